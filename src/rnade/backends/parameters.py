@@ -1,0 +1,43 @@
+"""The tensors of a tied autoregressive network, with their leading model axis."""
+
+from typing import Literal, NamedTuple, get_args
+
+from torch import Tensor
+
+from rnade.exceptions import unknown_name
+
+Activation = Literal["relu", "sigmoid", "identity"]
+
+
+class Parameters(NamedTuple):
+    """Parameters of M models of one shape; every tensor has the leading axis M.
+
+    Attributes
+    ----------
+    W : Tensor of shape (M, D, H)
+        a_{d+1} = a_d + x_d W[d].
+    c : Tensor of shape (M, H)
+        a_1 = c.
+    rho : Tensor of shape (M, D)
+        psi_d = rho_d a_d.
+    V : Tensor of shape (M, D, H, P)
+        z_d = V[d]' h_d + b[d], the numbers that the family turns into a density.
+    b : Tensor of shape (M, D, P)
+    log_floor : Tensor of shape (M, D) or None
+        Logarithm of the smallest scale of each dimension's components; None for no floor.
+    """
+
+    W: Tensor
+    c: Tensor
+    rho: Tensor
+    V: Tensor
+    b: Tensor
+    log_floor: Tensor | None = None
+
+
+def check_activation(name: object) -> Activation:
+    """Return `name` if it is an activation, else raise an error that gives the nearest one."""
+    known = get_args(Activation)
+    if name not in known:
+        raise unknown_name(name, list(known), "activation")
+    return name  # type: ignore[return-value]

@@ -1,0 +1,107 @@
+"""The paper's two algorithms as float64 NumPy loops: the oracle that everything else is held to.
+
+One model, no tricks, never made faster. The printed algorithms have slips (the sign and the
+exponential of phi, the use of a_{D+1} for psi_D, the order of the update of dW); here they are
+mended, as finite differences show. All arrays are NumPy float64 without a model axis.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from rnade.backends.parameters import Activation
+from rnade.families.base import AbstractFamily, Array
+
+
+class ReferenceParameters(NamedTuple):
+    """One model: W (D, H), c (H,), rho (D,), V (D, H, P), b (D, P), log_floor (D,) or None."""
+
+    W: Array
+    c: Array
+    rho: Array
+    V: Array
+    b: Array
+    log_floor: Array | None = None
+
+
+class Gradients(NamedTuple):
+    """Gradient of the summed log density with respect to each parameter, and to x (B, D)."""
+
+    W: Array
+    c: Array
+    rho: Array
+    V: Array
+    b: Array
+    x: Array
+
+
+def log_conditionals(
+    x: Array,
+    parameters: ReferenceParameters,
+    family: AbstractFamily,
+    activation: Activation,
+    order: Array | None = None,
+) -> Array:
+    """Algorithm 1: the D terms log p(x_d | x_<d) of each row, of shape (B, D)."""
+    W, c, rho, V, b, log_floor = parameters
+    B, D = x.shape
+    terms = np.empty((B, D))
+    a = np.tile(c, (B, 1))
+    for d in range(D) if order is None else order:
+        h = _activate(rho[d] * a, activation)
+        z = h @ V[d] + b[d]
+        floor = None if log_floor is None else log_floor[d]
+        terms[:, d] = family.reference_epilogue(x[:, d], z, floor).log_prob
+        a = a + x[:, d, None] * W[d]
+    return terms
+
+
+def gradients(
+    x: Array,
+    parameters: ReferenceParameters,
+    family: AbstractFamily,
+    activation: Activation,
+    order: Array | None = None,
+) -> Gradients:
+    """Algorithm 2: gradient of the log density summed over rows."""
+    W, c, rho, V, b, log_floor = parameters
+    B, D = x.shape
+    dW, drho, dV, db, dx = (np.zeros_like(t) for t in (W, rho, V, b, x))
+    dimensions = list(range(D)) if order is None else [int(d) for d in order]
+    a = np.tile(c, (B, 1))
+    for d in dimensions:
+        a = a + x[:, d, None] * W[d]
+    da = np.zeros_like(a)
+    for d in reversed(dimensions):
+        # Here a is a_{d+1} and da its gradient: x_d entered it as x_d W_d.
+        dW[d] = x[:, d] @ da
+        dx[:, d] += da @ W[d]
+        a = a - x[:, d, None] * W[d]  # now a_d
+        psi = rho[d] * a
+        h = _activate(psi, activation)
+        floor = None if log_floor is None else log_floor[d]
+        _, dz, dx_own = family.reference_epilogue(x[:, d], h @ V[d] + b[d], floor)
+        dx[:, d] += dx_own
+        dV[d], db[d] = h.T @ dz, dz.sum(0)
+        dpsi = (dz @ V[d].T) * _slope(psi, h, activation)
+        drho[d] = (dpsi * a).sum()
+        da = da + dpsi * rho[d]
+    return Gradients(dW, da.sum(0), drho, dV, db, dx)
+
+
+def _activate(psi: Array, activation: Activation) -> Array:
+    if activation == "relu":
+        return np.maximum(psi, 0)
+    if activation == "sigmoid":
+        return np.asarray(expit(psi))
+    return psi
+
+
+def _slope(psi: Array, h: Array, activation: Activation) -> Array:
+    """Return dh / dpsi."""
+    if activation == "relu":
+        return (psi > 0).astype(float)
+    if activation == "sigmoid":
+        return h * (1 - h)
+    return np.ones_like(psi)

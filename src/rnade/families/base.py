@@ -1,0 +1,108 @@
+"""What every one-dimensional conditional p(x_d | theta_d) gives to models and kernels."""
+
+import abc
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from numpy.typing import NDArray
+from torch import Generator, Tensor
+
+Array = NDArray[np.float64]
+
+
+class Epilogue(NamedTuple):
+    """What the reference backend needs of a family at one dimension.
+
+    Attributes
+    ----------
+    log_prob : array of shape (B,)
+    d_z : array of shape (B, P)
+        Gradient of the log density with respect to the family's inputs z.
+    d_x : array of shape (B,)
+        Gradient of the log density with respect to x.
+    """
+
+    log_prob: Array
+    d_z: Array
+    d_x: Array
+
+
+class AbstractFamily(abc.ABC):
+    """A family of one-dimensional densities, computed from `n_outputs` unconstrained numbers z.
+
+    All methods broadcast: x has shape (...), z has shape (..., P) with P = `n_outputs`, and
+    `log_floor` (the logarithm of the smallest scale allowed, or None for no floor) broadcasts
+    against x. Families without a scale ignore `log_floor`.
+    """
+
+    name: ClassVar[str]
+    n_components: int
+
+    @property
+    @abc.abstractmethod
+    def n_outputs(self) -> int:
+        """How many numbers z the network gives to each dimension."""
+
+    @abc.abstractmethod
+    def log_prob(
+        self,
+        x: Float[Tensor, "..."],
+        z: Float[Tensor, "... P"],
+        log_floor: Float[Tensor, "..."] | None = None,
+        *,
+        scale_mean_gradient: bool = False,
+    ) -> Float[Tensor, "..."]:
+        """Log density of x in nats.
+
+        With `scale_mean_gradient` the gradient reaching each component mean is multiplied by
+        that component's scale, the paper's training heuristic; the value is the same.
+        """
+
+    @abc.abstractmethod
+    def cdf(
+        self,
+        x: Float[Tensor, "..."],
+        z: Float[Tensor, "... P"],
+        log_floor: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "..."]:
+        """Probability of a value of at most x."""
+
+    @abc.abstractmethod
+    def sample(
+        self,
+        z: Float[Tensor, "... P"],
+        log_floor: Float[Tensor, "..."] | None = None,
+        *,
+        generator: Generator | None = None,
+        low: Float[Tensor, "..."] | None = None,
+        high: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "..."]:
+        """One draw for each z, from the density truncated to [low, high] where these are given."""
+
+    @abc.abstractmethod
+    def starting_biases(
+        self, rows: Float[Tensor, "N D"], *, spread: str = "quantile"
+    ) -> Float[Tensor, "D P"]:
+        """Biases b with which an untrained model already resembles each column of `rows`."""
+
+    @abc.abstractmethod
+    def check_support(self, x: Shaped[Tensor, "..."]) -> None:
+        """Raise a ValueError that names the problem if x has values of no density."""
+
+    @abc.abstractmethod
+    def reference_epilogue(self, x: Array, z: Array, log_floor: Array | None) -> Epilogue:
+        """Log density and its exact gradients in float64 NumPy, for the reference backend."""
+
+    def settings(self) -> dict[str, Any]:
+        """What `make_family` needs to build this family again."""
+        return {"name": self.name, "n_components": self.n_components}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_components})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.settings() == other.settings()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.n_components))

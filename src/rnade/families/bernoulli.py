@@ -1,0 +1,83 @@
+"""Bernoulli conditional for binary data (NADE and FVSBN)."""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from scipy.special import expit
+from torch import Generator, Tensor
+
+from rnade.families.base import AbstractFamily, Array, Epilogue
+
+
+class Bernoulli(AbstractFamily):
+    r"""Binary value with :math:`p(x=1) = \mathrm{sigm}(z)`, the paper's equation 1."""
+
+    name = "bernoulli"
+    n_components = 1
+
+    @property
+    def n_outputs(self) -> int:
+        """The log odds."""
+        return 1
+
+    def log_prob(
+        self,
+        x: Float[Tensor, "..."],
+        z: Float[Tensor, "... P"],
+        log_floor: Float[Tensor, "..."] | None = None,
+        *,
+        scale_mean_gradient: bool = False,
+    ) -> Float[Tensor, "..."]:
+        """Log probability of x, 0 or 1, in nats."""
+        z = z.squeeze(-1)
+        return x * z - torch.nn.functional.softplus(z)
+
+    def cdf(
+        self,
+        x: Float[Tensor, "..."],
+        z: Float[Tensor, "... P"],
+        log_floor: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "..."]:
+        """Probability of a value of at most x."""
+        off = torch.sigmoid(-z.squeeze(-1))
+        return torch.where(x < 0, torch.zeros_like(off), torch.where(x < 1, off, 1.0))
+
+    def sample(
+        self,
+        z: Float[Tensor, "... P"],
+        log_floor: Float[Tensor, "..."] | None = None,
+        *,
+        generator: Generator | None = None,
+        low: Float[Tensor, "..."] | None = None,
+        high: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "..."]:
+        """One draw for each z; a range that excludes 0 or 1 leaves the other."""
+        p = torch.sigmoid(z.squeeze(-1))
+        x = (torch.rand(p.shape, dtype=p.dtype, device=p.device, generator=generator) < p).to(p)
+        if low is not None:
+            x = torch.where(low > 0, torch.ones_like(x), x)
+        if high is not None:
+            x = torch.where(high < 1, torch.zeros_like(x), x)
+        return x
+
+    def starting_biases(
+        self, rows: Float[Tensor, "N D"], *, spread: str = "quantile"
+    ) -> Float[Tensor, "D P"]:
+        """Log odds of each column, with one row of each value added so that none is infinite."""
+        ones = rows.sum(0) + 1
+        return torch.log(ones / (rows.shape[0] + 2 - ones)).unsqueeze(-1)
+
+    def check_support(self, x: Shaped[Tensor, "..."]) -> None:
+        """Only 0 and 1 have a probability."""
+        wrong = (x != 0) & (x != 1)
+        if wrong.any():
+            raise ValueError(
+                f"Expected only values 0 and 1 for binary data; got {x[wrong][0].item():g}"
+                f" ({int(wrong.sum())} such values)."
+            )
+
+    def reference_epilogue(self, x: Array, z: Array, log_floor: Array | None) -> Epilogue:
+        """Log probability and gradient of the logistic model."""
+        z = z[:, 0]
+        log_p = x * z - np.logaddexp(0, z)
+        return Epilogue(log_p, (x - expit(z))[:, None], z)

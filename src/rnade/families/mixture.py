@@ -1,0 +1,257 @@
+"""Mixtures of K location-scale components: everything but the shape of one component."""
+
+import abc
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from scipy.special import log_softmax, logsumexp
+from torch import Generator, Tensor
+
+from rnade.families.base import AbstractFamily, Array, Epilogue
+
+# Numerical guards. Without them a run-away network output (z_sigma = 100, or a mean 1e25 away)
+# makes exp or u * u overflow in float32, and the gradient becomes NaN. No density that anyone
+# fits comes near: the columns are standardised, exp(-30) is 1e-13 and exp(30) is 1e13.
+LOG_SCALE_BOUND = 30.0
+U_BOUND = 1e9
+
+
+class MixtureParameters(NamedTuple):
+    """Constrained parameters of a mixture, each of shape (..., K)."""
+
+    log_alpha: Tensor
+    mu: Tensor
+    log_sigma: Tensor
+
+
+class AbstractMixture(AbstractFamily):
+    r"""Mixture of K components, :math:`\sum_k \alpha_k f((x-\mu_k)/\sigma_k)/\sigma_k`.
+
+    The K mixing fractions, means and scales come from z = (z_alpha, z_mu, z_sigma), each K long:
+    alpha = softmax(z_alpha), mu = z_mu, sigma = exp(z_sigma) (the paper's equations 6 to 8). With
+    a floor, sigma = sqrt(exp(2 z_sigma) + floor^2): smooth, never below the floor, and exactly the
+    paper's form for a floor of 0.
+
+    Parameters
+    ----------
+    n_components : int
+        K.
+    """
+
+    def __init__(self, n_components: int = 10) -> None:
+        if not isinstance(n_components, int | np.integer) or n_components < 1:
+            raise ValueError(f"n_components must be a whole number >= 1; got {n_components!r}.")
+        self.n_components = int(n_components)
+
+    @property
+    def n_outputs(self) -> int:
+        """Three numbers for each component."""
+        return 3 * self.n_components
+
+    # The shape of one component, at location 0 and scale 1.
+
+    @staticmethod
+    @abc.abstractmethod
+    def _log_kernel(u: Tensor) -> Tensor:
+        """Log density of the standard component."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _cdf_kernel(u: Tensor) -> Tensor:
+        """Distribution function of the standard component."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _log_cdf_kernel(u: Tensor) -> Tensor:
+        """Its logarithm, accurate far into the left tail."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _quantile_of_log(log_q: Tensor) -> Tensor:
+        """The u at which the log distribution function is log_q, for log_q <= log(1/2)."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _draw_kernel(like: Tensor, generator: Generator | None) -> Tensor:
+        """Draws from the standard component, of the shape, dtype and device of `like`."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _reference_kernel(u: Array) -> tuple[Array, Array]:
+        """Log density of the standard component and its derivative, in NumPy."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _starting_scale(spacing: Tensor) -> Tensor:
+        """Scale of a component when neighbouring means are `spacing` apart."""
+
+    # Everything else follows.
+
+    def constrained(
+        self, z: Float[Tensor, "... P"], log_floor: Float[Tensor, "..."] | None = None
+    ) -> MixtureParameters:
+        """Mixing fractions (in logs), means and log scales from the network's outputs."""
+        z_alpha, z_mu, z_sigma = torch.split(z, self.n_components, dim=-1)
+        log_sigma = z_sigma.clamp(-LOG_SCALE_BOUND, LOG_SCALE_BOUND)
+        if log_floor is not None:
+            log_sigma = torch.logaddexp(2 * log_sigma, 2 * log_floor.unsqueeze(-1)) / 2
+        return MixtureParameters(torch.log_softmax(z_alpha, dim=-1), z_mu, log_sigma)
+
+    def log_prob(
+        self,
+        x: Float[Tensor, "..."],
+        z: Float[Tensor, "... P"],
+        log_floor: Float[Tensor, "..."] | None = None,
+        *,
+        scale_mean_gradient: bool = False,
+    ) -> Float[Tensor, "..."]:
+        """Log density of x in nats."""
+        log_alpha, mu, log_sigma = self.constrained(z, log_floor)
+        if scale_mean_gradient:
+            sigma = log_sigma.detach().exp()
+            mu = mu * sigma + (mu * (1 - sigma)).detach()
+        u = ((x.unsqueeze(-1) - mu) * torch.exp(-log_sigma)).clamp(-U_BOUND, U_BOUND)
+        return torch.logsumexp(log_alpha + self._log_kernel(u) - log_sigma, dim=-1)
+
+    def cdf(
+        self,
+        x: Float[Tensor, "..."],
+        z: Float[Tensor, "... P"],
+        log_floor: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "..."]:
+        """Probability of a value of at most x."""
+        log_alpha, mu, log_sigma = self.constrained(z, log_floor)
+        u = (x.unsqueeze(-1) - mu) * torch.exp(-log_sigma)
+        return (log_alpha.exp() * self._cdf_kernel(u)).sum(-1).clamp(0, 1)
+
+    def sample(
+        self,
+        z: Float[Tensor, "... P"],
+        log_floor: Float[Tensor, "..."] | None = None,
+        *,
+        generator: Generator | None = None,
+        low: Float[Tensor, "..."] | None = None,
+        high: Float[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "..."]:
+        """One draw for each z: a component, then a value from it."""
+        if low is not None or high is not None:
+            return self._sample_between(z, log_floor, generator, low, high)
+        log_alpha, mu, log_sigma = self.constrained(z, log_floor)
+        k = _draw_component(log_alpha, generator)
+        mu, log_sigma = mu.gather(-1, k).squeeze(-1), log_sigma.gather(-1, k).squeeze(-1)
+        return mu + log_sigma.exp() * self._draw_kernel(mu, generator)
+
+    def _sample_between(
+        self,
+        z: Tensor,
+        log_floor: Tensor | None,
+        generator: Generator | None,
+        low: Tensor | None,
+        high: Tensor | None,
+    ) -> Tensor:
+        """Exact draws from the truncated mixture, however little mass lies in the range.
+
+        Masses are kept in logs and taken in the tail that holds the interval, so that a range 40
+        standard deviations away is drawn from correctly and without rejection.
+        """
+        dtype = z.dtype
+        z = z.double()
+        log_floor = None if log_floor is None else log_floor.double()
+        infinity = z.new_tensor(math.inf)
+        low = -infinity if low is None else low.double()
+        high = infinity if high is None else high.double()
+        log_alpha, mu, log_sigma = self.constrained(z, log_floor)
+        low_u = (low.unsqueeze(-1) - mu) * torch.exp(-log_sigma)
+        high_u = (high.unsqueeze(-1) - mu) * torch.exp(-log_sigma)
+        # By symmetry, look at each interval from the side on which most of it is the left tail.
+        flipped = low_u + high_u > 0
+        left = torch.where(flipped, -high_u, low_u)
+        right = torch.where(flipped, -low_u, high_u)
+        log_left, log_right = self._log_cdf_kernel(left), self._log_cdf_kernel(right)
+        log_mass = log_right + torch.log(-torch.expm1(log_left - log_right))
+        # An interval narrower than the arithmetic resolves has no mass at all: spread evenly.
+        log_mass = torch.where(torch.isfinite(log_mass), log_mass, log_right - 700.0)
+        k = _draw_component(torch.log_softmax(log_alpha + log_mass, dim=-1), generator)
+
+        def chosen(t: Tensor) -> Tensor:
+            return t.gather(-1, k).squeeze(-1)
+
+        left, right = chosen(left), chosen(right)
+        log_left, log_right = chosen(log_left), chosen(log_right)
+        v = torch.rand(left.shape, dtype=left.dtype, device=left.device, generator=generator)
+        log_q = torch.logaddexp(v.log() + log_right, torch.log1p(-v) + log_left)
+        half = math.log(0.5)
+        # Where the draw falls beyond the median, use the other tail: F(u) = 1 - F(-u).
+        beyond = log_q > half
+        u = torch.where(
+            beyond,
+            -self._quantile_of_log(torch.log(-torch.expm1(torch.where(beyond, log_q, half)))),
+            self._quantile_of_log(torch.where(beyond, half, log_q)),
+        )
+        u = torch.minimum(torch.maximum(u, left), right)
+        u = torch.where(chosen(flipped), -u, u)
+        x = chosen(mu) + chosen(log_sigma).exp() * u
+        return torch.minimum(torch.maximum(x, low), high).to(dtype)
+
+    def starting_biases(
+        self, rows: Float[Tensor, "N D"], *, spread: str = "quantile"
+    ) -> Float[Tensor, "D P"]:
+        """Equal fractions; means spread over each column, by quantiles or evenly over its range.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (N, D)
+        spread : "quantile" or "range"
+            "range" is what the paper's authors did.
+        """
+        K, (N, D) = self.n_components, rows.shape
+        if spread == "range":
+            low, high = rows.amin(0), rows.amax(0)
+            spacing = ((high - low) / (K + 1)).clamp_min(1e-3)  # (D,)
+            mu = low[:, None] + spacing[:, None] * torch.arange(1, K + 1).to(rows)
+            scale = self._starting_scale(spacing)[:, None].expand(D, K)
+        elif spread == "quantile":
+            # By sorted position: torch.quantile refuses more than 16 million values.
+            at = ((torch.arange(K, device=rows.device) + 0.5) / K * N).long().clamp_max(N - 1)
+            mu = rows.sort(0).values[at].T  # (D, K)
+            deviation = rows.std(0, correction=0).clamp_min(1e-3)
+            scale = self._starting_scale(deviation)[:, None].expand(D, K)
+        else:
+            raise ValueError(f"spread must be 'quantile' or 'range'; got {spread!r}.")
+        return torch.cat([torch.zeros_like(mu), mu, scale.log()], dim=1)
+
+    def check_support(self, x: Shaped[Tensor, "..."]) -> None:
+        """Any real number has a density."""
+
+    def reference_epilogue(self, x: Array, z: Array, log_floor: Array | None) -> Epilogue:
+        """Responsibilities and gradients as in the paper's appendix, with its slips mended."""
+        z_alpha, mu, z_sigma = np.split(z, 3, axis=-1)
+        log_sigma = np.clip(z_sigma, -LOG_SCALE_BOUND, LOG_SCALE_BOUND)
+        slope = (log_sigma == z_sigma).astype(float)  # d log_sigma / d z_sigma
+        if log_floor is not None:
+            unfloored = log_sigma
+            log_sigma = np.logaddexp(2 * log_sigma, 2 * log_floor) / 2
+            slope = slope * np.exp(2 * (unfloored - log_sigma))
+        log_alpha, sigma = log_softmax(z_alpha, axis=-1), np.exp(log_sigma)
+        u = (x[:, None] - mu) / sigma
+        log_kernel, d_kernel = self._reference_kernel(u)
+        log_phi = log_kernel - log_sigma  # log density of x under each component
+        log_p = logsumexp(log_alpha + log_phi, axis=-1)
+        pi = np.exp(log_alpha + log_phi - log_p[:, None])  # responsibilities
+        d_mu = -pi * d_kernel / sigma
+        d_z = np.concatenate(
+            [pi - np.exp(log_alpha), d_mu, -pi * (u * d_kernel + 1) * slope], axis=-1
+        )
+        return Epilogue(log_p, d_z, -d_mu.sum(-1))
+
+
+def _draw_component(log_alpha: Tensor, generator: Generator | None) -> Tensor:
+    """Index of a component for each row, of shape (..., 1), by inverting the summed fractions."""
+    cumulative = log_alpha.exp().cumsum(-1)
+    shape = (*cumulative.shape[:-1], 1)
+    v = torch.rand(shape, dtype=cumulative.dtype, device=cumulative.device, generator=generator)
+    k = (cumulative < v * cumulative[..., -1:]).sum(-1, keepdim=True)
+    return k.clamp_max(log_alpha.shape[-1] - 1)

@@ -1,0 +1,15 @@
+"""Densities as torch modules: torch in, torch out."""
+
+from rnade.nn.autoregressive import AbstractAutoregressive
+from rnade.nn.base import AbstractDensity
+from rnade.nn.fvsbn import FVSBNModule
+from rnade.nn.nade import NADEModule
+from rnade.nn.rnade import RNADEModule
+
+__all__ = [
+    "AbstractAutoregressive",
+    "AbstractDensity",
+    "FVSBNModule",
+    "NADEModule",
+    "RNADEModule",
+]

@@ -1,0 +1,70 @@
+"""FVSBN, logistic regression for each binary dimension, as a torch module."""
+
+import torch
+from torch import Generator, nn
+
+from rnade.backends.parameters import Parameters
+from rnade.families import Bernoulli
+from rnade.nn.autoregressive import AbstractAutoregressive, Order
+
+
+class FVSBNModule(AbstractAutoregressive):
+    r"""Fully visible sigmoid belief network: :math:`p(x_d=1 \mid x_{<d}) = \mathrm{sigm}(v_d^\top x_{<d} + b_d)`.
+
+    It is the tied network with H = D, W the identity and units that do nothing: then a_d holds
+    the values seen so far, and 0 for the others.
+
+    Parameters
+    ----------
+    n_dimensions : int
+        D.
+    order : None, "raster", "random" or a permutation of 0..D-1
+        Which dimension comes first, second and so on.
+    n_models : int
+        M, the number of models in a bank.
+    generator : torch.Generator, optional
+        Draws a random order.
+    backend : str
+        "auto" or the name of a backend.
+
+    References
+    ----------
+    Frey, Hinton and Dayan (1996), Does the wake-sleep algorithm produce good density estimators?
+    """  # noqa: E501
+
+    W: torch.Tensor
+    c: torch.Tensor
+    rho: torch.Tensor
+
+    def __init__(
+        self,
+        n_dimensions: int,
+        *,
+        order: Order = None,
+        n_models: int = 1,
+        generator: Generator | None = None,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(
+            n_dimensions,
+            Bernoulli(),
+            "identity",
+            order=order,
+            n_models=n_models,
+            generator=generator,
+            backend=backend,
+        )
+        M, D = self.n_models, self.n_dimensions
+        self.V = nn.Parameter(torch.zeros(M, D, D, 1))
+        self.b = nn.Parameter(torch.zeros(M, D, 1))
+        self.register_buffer("W", torch.eye(D).repeat(M, 1, 1))
+        self.register_buffer("c", torch.zeros(M, D))
+        self.register_buffer("rho", torch.ones(M, D))
+
+    def tied_parameters(self) -> Parameters:
+        """Tensors of the tied network, as the backends take them."""
+        return Parameters(self.W, self.c, self.rho, self.V, self.b)
+
+    def decayed(self) -> list[str]:
+        """Weight decay touches the regression weights."""
+        return ["V"]

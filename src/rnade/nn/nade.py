@@ -1,0 +1,84 @@
+"""NADE for binary vectors, as a torch module."""
+
+import torch
+from torch import Generator, nn
+
+from rnade.backends.parameters import Parameters
+from rnade.families import Bernoulli
+from rnade.nn.autoregressive import AbstractAutoregressive, Order
+from rnade.nn.base import positive_int
+
+
+class NADEModule(AbstractAutoregressive):
+    r"""Neural autoregressive distribution estimator for binary vectors, the paper's equation 1.
+
+    Parameters
+    ----------
+    n_dimensions : int
+        D.
+    n_hidden : int
+        H.
+    activation : "sigmoid" or "relu"
+        Hidden units.
+    tied_weights : bool
+        Use the input weights W_d as output weights V_d too, as NADE was first proposed.
+    order : None, "raster", "random" or a permutation of 0..D-1
+        Which dimension comes first, second and so on.
+    n_models : int
+        M, the number of models in a bank.
+    generator : torch.Generator, optional
+        Draws starting weights and a random order.
+    backend : str
+        "auto" or the name of a backend.
+    weight_scale : float
+        Standard deviation of the starting weights.
+
+    References
+    ----------
+    Larochelle and Murray (2011), The neural autoregressive distribution estimator.
+    """
+
+    rho: torch.Tensor
+
+    def __init__(
+        self,
+        n_dimensions: int,
+        n_hidden: int = 50,
+        *,
+        activation: str = "sigmoid",
+        tied_weights: bool = False,
+        order: Order = None,
+        n_models: int = 1,
+        generator: Generator | None = None,
+        backend: str = "auto",
+        weight_scale: float = 0.01,
+    ) -> None:
+        super().__init__(
+            n_dimensions,
+            Bernoulli(),
+            activation,
+            order=order,
+            n_models=n_models,
+            generator=generator,
+            backend=backend,
+        )
+        M, D, H = self.n_models, self.n_dimensions, positive_int(n_hidden, "n_hidden")
+        self.n_hidden, self.tied_weights = H, tied_weights
+
+        def draw(*shape: int) -> nn.Parameter:
+            return nn.Parameter(weight_scale * torch.randn(*shape, generator=generator))
+
+        self.W = draw(M, D, H)
+        self.c = draw(M, H)
+        self.V = None if tied_weights else draw(M, D, H, 1)
+        self.b = nn.Parameter(torch.zeros(M, D, 1))
+        self.register_buffer("rho", torch.ones(M, D))
+
+    def tied_parameters(self) -> Parameters:
+        """Tensors of the tied network, as the backends take them."""
+        V = self.W.unsqueeze(-1) if self.V is None else self.V
+        return Parameters(self.W, self.c, self.rho, V, self.b)
+
+    def decayed(self) -> list[str]:
+        """Weight decay touches the input-to-hidden weights only."""
+        return ["W"]

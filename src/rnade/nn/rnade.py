@@ -1,0 +1,100 @@
+"""RNADE: the real-valued neural autoregressive density estimator, as a torch module."""
+
+import torch
+from torch import Generator, nn
+
+from rnade.backends.parameters import Parameters
+from rnade.families import AbstractFamily, GaussianMixture
+from rnade.nn.autoregressive import AbstractAutoregressive, Order
+from rnade.nn.base import positive_int
+
+
+class RNADEModule(AbstractAutoregressive):
+    r"""Real-valued neural autoregressive density estimator.
+
+    .. math::
+
+        a_1 = c, \quad a_{d+1} = a_d + x_d W_d, \quad h_d = g(\rho_d a_d), \quad
+        z_d = V_d^\top h_d + b_d, \quad \log p(x) = \sum_d \log p_M(x_d \mid z_d)
+
+    with one shared hidden layer of H units, rectified linear or sigmoid, and a mixture for each
+    conditional. Cost and parameters are linear in D.
+
+    Parameters
+    ----------
+    n_dimensions : int
+        D.
+    n_hidden : int
+        H.
+    family : AbstractFamily
+        The conditionals, e.g. ``GaussianMixture(10)`` or ``LaplaceMixture(10)``.
+    activation : "relu" or "sigmoid"
+        Hidden units.
+    order : None, "raster", "random" or a permutation of 0..D-1
+        Which dimension comes first, second and so on.
+    n_models : int
+        M, the number of models in a bank.
+    generator : torch.Generator, optional
+        Draws starting weights and a random order.
+    backend : str
+        "auto" or the name of a backend.
+    weight_scale : float
+        Standard deviation of the starting weights W, c and V (0.01 in the authors' code).
+
+    References
+    ----------
+    Uria, Murray and Larochelle (2013), equations 2 to 8, Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> model = RNADEModule(3, n_hidden=8, family=GaussianMixture(2), generator=generator)
+    >>> model.sample(5, generator).shape
+    torch.Size([5, 3])
+    >>> model.log_prob(torch.zeros(4, 3)).shape
+    torch.Size([4])
+    """
+
+    def __init__(
+        self,
+        n_dimensions: int,
+        n_hidden: int = 50,
+        family: AbstractFamily | None = None,
+        *,
+        activation: str = "relu",
+        order: Order = None,
+        n_models: int = 1,
+        generator: Generator | None = None,
+        backend: str = "auto",
+        weight_scale: float = 0.01,
+    ) -> None:
+        super().__init__(
+            n_dimensions,
+            GaussianMixture(10) if family is None else family,
+            activation,
+            order=order,
+            n_models=n_models,
+            generator=generator,
+            backend=backend,
+        )
+        M, D, H = self.n_models, self.n_dimensions, positive_int(n_hidden, "n_hidden")
+        P = self.family.n_outputs
+        self.n_hidden = H
+
+        def draw(*shape: int) -> nn.Parameter:
+            return nn.Parameter(weight_scale * torch.randn(*shape, generator=generator))
+
+        self.W = draw(M, D, H)
+        self.c = draw(M, H)
+        self.rho = nn.Parameter(torch.ones(M, D))
+        self.V = draw(M, D, H, P)
+        self.b = nn.Parameter(torch.zeros(M, D, P))
+
+    def tied_parameters(self) -> Parameters:
+        """Tensors of the tied network, as the backends take them."""
+        return Parameters(self.W, self.c, self.rho, self.V, self.b, self._floor_or_none())
+
+    def decayed(self) -> list[str]:
+        """Weight decay touches the input-to-hidden weights only."""
+        return ["W"]
