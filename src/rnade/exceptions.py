@@ -1,7 +1,5 @@
 """The errors and warnings of this library."""
 
-import difflib
-
 
 class RnadeError(Exception):
     """Base of the errors that only this library raises."""
@@ -21,10 +19,3 @@ class TrainingDivergedError(RnadeError, RuntimeError):
 
 class SpikeWarning(UserWarning):
     """Columns of repeated or whole-number values, on which a density can spike without bound."""
-
-
-def unknown_name(given: object, known: list[str], what: str) -> ValueError:
-    """Build the error for an unknown name: what is known, and the nearest right name."""
-    message = f"Unknown {what} {given!r}; expected one of {', '.join(map(repr, known))}."
-    near = difflib.get_close_matches(str(given).lower(), known, n=1, cutoff=0.4)
-    return ValueError(message + (f" Did you mean {near[0]!r}?" if near else ""))

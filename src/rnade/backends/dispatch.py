@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from rnade.backends import vectorised
 from rnade.backends.parameters import Activation, Parameters
-from rnade.exceptions import unknown_name
+from rnade.checks import unknown_name
 from rnade.families.base import AbstractFamily
 
 BACKENDS = ("auto", "vectorised")

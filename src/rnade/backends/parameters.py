@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple, get_args
 
 from torch import Tensor
 
-from rnade.exceptions import unknown_name
+from rnade.checks import unknown_name
 
 Activation = Literal["relu", "sigmoid", "identity"]
 

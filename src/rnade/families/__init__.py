@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rnade.exceptions import unknown_name
+from rnade.checks import unknown_name
 from rnade.families.base import AbstractFamily
 from rnade.families.bernoulli import Bernoulli
 from rnade.families.conditional import Conditional

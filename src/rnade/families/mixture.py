@@ -10,6 +10,7 @@ from jaxtyping import Float, Shaped
 from scipy.special import log_softmax, logsumexp
 from torch import Generator, Tensor
 
+from rnade.checks import positive_int
 from rnade.families.base import AbstractFamily, Array, Epilogue
 
 # Numerical guards. Without them a run-away network output (z_sigma = 100, or a mean 1e25 away)
@@ -42,9 +43,7 @@ class AbstractMixture(AbstractFamily):
     """
 
     def __init__(self, n_components: int = 10) -> None:
-        if not isinstance(n_components, int | np.integer) or n_components < 1:
-            raise ValueError(f"n_components must be a whole number >= 1; got {n_components!r}.")
-        self.n_components = int(n_components)
+        self.n_components = positive_int(n_components, "n_components")
 
     @property
     def n_outputs(self) -> int:

@@ -1,12 +1,12 @@
 """The contract of every density as a torch module."""
 
 import abc
-from operator import index
-from typing import SupportsIndex
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
+
+from rnade.checks import positive_int
 
 
 class AbstractDensity(nn.Module, abc.ABC):
@@ -125,10 +125,3 @@ class AbstractDensity(nn.Module, abc.ABC):
 
     def _without_model_axis(self, result: Tensor) -> Tensor:
         return result[0] if self.n_models == 1 else result
-
-
-def positive_int(value: object, name: str) -> int:
-    """Return `value` as an int if it is a whole number of at least 1, else raise a ValueError."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < 1:
-        raise ValueError(f"{name} must be a whole number >= 1; got {value!r}.")
-    return index(value)

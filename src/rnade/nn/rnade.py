@@ -4,9 +4,9 @@ import torch
 from torch import Generator, nn
 
 from rnade.backends.parameters import Parameters
+from rnade.checks import positive_int
 from rnade.families import AbstractFamily, GaussianMixture
 from rnade.nn.autoregressive import AbstractAutoregressive, Order
-from rnade.nn.base import positive_int
 
 
 class RNADEModule(AbstractAutoregressive):
