@@ -19,18 +19,12 @@ def number_between(value: object, name: str, low: float, high: float, *, open_lo
 
     `open_low` says that `low` itself is not allowed; `high` itself always is.
     """
-    inside = (
-        isinstance(value, Real)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and (low < value if open_low else low <= value)
-        and value <= high
-    )
-    if not inside:
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
         bound = f"{'>' if open_low else '>='} {low:g}"
         bound += f" and <= {high:g}" if math.isfinite(high) else ""
         raise ValueError(f"{name} must be a number {bound}; got {value!r}.")
-    return float(value)  # type: ignore[arg-type]
+    return number
 
 
 def unknown_name(given: object, known: list[str], what: str) -> ValueError:

@@ -19,3 +19,7 @@ class TrainingDivergedError(RnadeError, RuntimeError):
 
 class SpikeWarning(UserWarning):
     """Columns of repeated or whole-number values, on which a density can spike without bound."""
+
+
+class TrainingWarning(UserWarning):
+    """Training ended, but not as one would wish."""

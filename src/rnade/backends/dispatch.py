@@ -110,7 +110,7 @@ def sample(
     activation: Activation,
     order: Int[Tensor, "M D"] | None = None,
     *,
-    generator: Generator | None = None,
+    generator: Generator,
     low: Float[Tensor, " D"] | None = None,
     high: Float[Tensor, " D"] | None = None,
 ) -> Float[Tensor, "M n D"]:

@@ -5,6 +5,7 @@ exponential of phi, the use of a_{D+1} for psi_D, the order of the update of dW)
 mended, as finite differences show. All arrays are NumPy float64 without a model axis.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ def log_conditionals(
     parameters: ReferenceParameters,
     family: AbstractFamily,
     activation: Activation,
-    order: Array | None = None,
+    order: Sequence[int] | None = None,
 ) -> Array:
     """Algorithm 1: the D terms log p(x_d | x_<d) of each row, of shape (B, D)."""
     W, c, rho, V, b, log_floor = parameters
@@ -62,13 +63,13 @@ def gradients(
     parameters: ReferenceParameters,
     family: AbstractFamily,
     activation: Activation,
-    order: Array | None = None,
+    order: Sequence[int] | None = None,
 ) -> Gradients:
     """Algorithm 2: gradient of the log density summed over rows."""
     W, c, rho, V, b, log_floor = parameters
     B, D = x.shape
     dW, drho, dV, db, dx = (np.zeros_like(t) for t in (W, rho, V, b, x))
-    dimensions = list(range(D)) if order is None else [int(d) for d in order]
+    dimensions = list(range(D)) if order is None else list(order)
     a = np.tile(c, (B, 1))
     for d in dimensions:
         a = a + x[:, d, None] * W[d]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Generator, Tensor, device
 
 Array = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class AbstractFamily(abc.ABC):
         z: Float[Tensor, "... P"],
         log_floor: Float[Tensor, "..."] | None = None,
         *,
-        generator: Generator | None = None,
+        generator: Generator,
         low: Float[Tensor, "..."] | None = None,
         high: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "..."]:
@@ -91,7 +91,7 @@ class AbstractFamily(abc.ABC):
         """Raise a ValueError that names the problem if x has values of no density."""
 
     @abc.abstractmethod
-    def reference_epilogue(self, x: Array, z: Array, log_floor: Array | None) -> Epilogue:
+    def reference_epilogue(self, x: Array, z: Array, log_floor: float | None) -> Epilogue:
         """Log density and its exact gradients in float64 NumPy, for the reference backend."""
 
     def settings(self) -> dict[str, Any]:
@@ -106,3 +106,10 @@ class AbstractFamily(abc.ABC):
 
     def __hash__(self) -> int:
         return hash((self.name, self.n_components))
+
+
+def fresh_generator(where: device | str = "cpu") -> Generator:
+    """A generator with a seed from the operating system; torch's global one is never touched."""
+    generator = Generator(where)
+    generator.seed()
+    return generator

@@ -47,7 +47,7 @@ class Bernoulli(AbstractFamily):
         z: Float[Tensor, "... P"],
         log_floor: Float[Tensor, "..."] | None = None,
         *,
-        generator: Generator | None = None,
+        generator: Generator,
         low: Float[Tensor, "..."] | None = None,
         high: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "..."]:
@@ -76,7 +76,7 @@ class Bernoulli(AbstractFamily):
                 f" ({int(wrong.sum())} such values)."
             )
 
-    def reference_epilogue(self, x: Array, z: Array, log_floor: Array | None) -> Epilogue:
+    def reference_epilogue(self, x: Array, z: Array, log_floor: float | None) -> Epilogue:
         """Log probability and gradient of the logistic model."""
         z = z[:, 0]
         log_p = x * z - np.logaddexp(0, z)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from rnade.families.base import AbstractFamily
+from rnade.families.base import AbstractFamily, fresh_generator
 
 
 @dataclass(frozen=True)
@@ -45,4 +45,5 @@ class Conditional:
         high: Float[Tensor, "*B"] | None = None,
     ) -> Float[Tensor, " B"]:
         """One draw for each row, truncated to [low, high] where these are given."""
+        generator = fresh_generator(self.z.device) if generator is None else generator
         return self.family.sample(self.z, self.log_floor, generator=generator, low=low, high=high)

@@ -62,7 +62,7 @@ class GaussianMixture(AbstractMixture):
         return u
 
     @staticmethod
-    def _draw_kernel(like: Tensor, generator: Generator | None) -> Tensor:
+    def _draw_kernel(like: Tensor, generator: Generator) -> Tensor:
         return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)
 
     @staticmethod

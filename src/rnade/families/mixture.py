@@ -74,7 +74,7 @@ class AbstractMixture(AbstractFamily):
 
     @staticmethod
     @abc.abstractmethod
-    def _draw_kernel(like: Tensor, generator: Generator | None) -> Tensor:
+    def _draw_kernel(like: Tensor, generator: Generator) -> Tensor:
         """Draws from the standard component, of the shape, dtype and device of `like`."""
 
     @staticmethod
@@ -131,7 +131,7 @@ class AbstractMixture(AbstractFamily):
         z: Float[Tensor, "... P"],
         log_floor: Float[Tensor, "..."] | None = None,
         *,
-        generator: Generator | None = None,
+        generator: Generator,
         low: Float[Tensor, "..."] | None = None,
         high: Float[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "..."]:
@@ -147,7 +147,7 @@ class AbstractMixture(AbstractFamily):
         self,
         z: Tensor,
         log_floor: Tensor | None,
-        generator: Generator | None,
+        generator: Generator,
         low: Tensor | None,
         high: Tensor | None,
     ) -> Tensor:
@@ -225,7 +225,7 @@ class AbstractMixture(AbstractFamily):
     def check_support(self, x: Shaped[Tensor, "..."]) -> None:
         """Any real number has a density."""
 
-    def reference_epilogue(self, x: Array, z: Array, log_floor: Array | None) -> Epilogue:
+    def reference_epilogue(self, x: Array, z: Array, log_floor: float | None) -> Epilogue:
         """Responsibilities and gradients as in the paper's appendix, with its slips mended."""
         z_alpha, mu, z_sigma = np.split(z, 3, axis=-1)
         log_sigma = np.clip(z_sigma, -LOG_SCALE_BOUND, LOG_SCALE_BOUND)
@@ -247,7 +247,7 @@ class AbstractMixture(AbstractFamily):
         return Epilogue(log_p, d_z, -d_mu.sum(-1))
 
 
-def _draw_component(log_alpha: Tensor, generator: Generator | None) -> Tensor:
+def _draw_component(log_alpha: Tensor, generator: Generator) -> Tensor:
     """Index of a component for each row, of shape (..., 1), by inverting the summed fractions."""
     cumulative = log_alpha.exp().cumsum(-1)
     shape = (*cumulative.shape[:-1], 1)

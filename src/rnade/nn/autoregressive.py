@@ -34,8 +34,8 @@ class AbstractAutoregressive(AbstractDensity):
         tensor of shape (M, D) gives each model of a bank its own order.
     n_models : int
         M.
-    generator : torch.Generator, optional
-        Draws starting weights and a random order.
+    generator : torch.Generator
+        Draws a random order.
     backend : str
         "auto" or the name of a backend (see `rnade.backends.choose`).
     """
@@ -51,7 +51,7 @@ class AbstractAutoregressive(AbstractDensity):
         *,
         order: Order = None,
         n_models: int = 1,
-        generator: Generator | None = None,
+        generator: Generator,
         backend: str = "auto",
     ) -> None:
         super().__init__(n_dimensions, n_models)
@@ -207,9 +207,7 @@ class AbstractAutoregressive(AbstractDensity):
         super()._load_from_state_dict(*args, **kwargs)
 
 
-def _make_order(
-    order: Order, n_models: int, n_dimensions: int, generator: Generator | None
-) -> Tensor:
+def _make_order(order: Order, n_models: int, n_dimensions: int, generator: Generator) -> Tensor:
     """Orders of shape (M, D) from what the user gave."""
     identity = torch.arange(n_dimensions)
     if order is None or (isinstance(order, str) and order == "raster"):
@@ -222,7 +220,9 @@ def _make_order(
         return torch.stack(
             [torch.randperm(n_dimensions, generator=generator) for _ in range(n_models)]
         )
-    given = torch.as_tensor(order, dtype=torch.int64)
+    # Checked on the CPU whatever the default device, since a model file is read on none ("meta").
+    given = torch.as_tensor(order, dtype=torch.int64, device="cpu")
+    identity = torch.arange(n_dimensions, device="cpu")
     given = given.expand(n_models, -1) if given.ndim == 1 else given
     if given.shape != (n_models, n_dimensions) or (given.sort(1).values != identity).any():
         raise ValueError(

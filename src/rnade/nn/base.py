@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from rnade.checks import positive_int
+from rnade.families.base import fresh_generator
 
 
 class AbstractDensity(nn.Module, abc.ABC):
@@ -76,8 +77,7 @@ class AbstractDensity(nn.Module, abc.ABC):
                 f" in dimension {at}."
             )
         if generator is None:
-            generator = torch.Generator(self.device)
-            generator.seed()
+            generator = fresh_generator(self.device)
         with torch.no_grad():
             return self._without_model_axis(self._sample(n, generator, *bounds))
 

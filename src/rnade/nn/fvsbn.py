@@ -5,6 +5,7 @@ from torch import Generator, nn
 
 from rnade.backends.parameters import Parameters
 from rnade.families import Bernoulli
+from rnade.families.base import fresh_generator
 from rnade.nn.autoregressive import AbstractAutoregressive, Order
 
 
@@ -45,6 +46,7 @@ class FVSBNModule(AbstractAutoregressive):
         generator: Generator | None = None,
         backend: str = "auto",
     ) -> None:
+        generator = fresh_generator() if generator is None else generator
         super().__init__(
             n_dimensions,
             Bernoulli(),

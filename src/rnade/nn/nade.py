@@ -6,6 +6,7 @@ from torch import Generator, nn
 from rnade.backends.parameters import Parameters
 from rnade.checks import positive_int
 from rnade.families import Bernoulli
+from rnade.families.base import fresh_generator
 from rnade.nn.autoregressive import AbstractAutoregressive, Order
 
 
@@ -30,8 +31,8 @@ class NADEModule(AbstractAutoregressive):
         Draws starting weights and a random order.
     backend : str
         "auto" or the name of a backend.
-    weight_scale : float
-        Standard deviation of the starting weights.
+    weight_scale : float, optional
+        Standard deviation of the starting weights; None for 1 / sqrt(D) on W, 1 on c, 0.01 on V.
 
     References
     ----------
@@ -51,8 +52,9 @@ class NADEModule(AbstractAutoregressive):
         n_models: int = 1,
         generator: Generator | None = None,
         backend: str = "auto",
-        weight_scale: float = 0.01,
+        weight_scale: float | None = None,
     ) -> None:
+        generator = fresh_generator() if generator is None else generator
         super().__init__(
             n_dimensions,
             Bernoulli(),
@@ -65,12 +67,13 @@ class NADEModule(AbstractAutoregressive):
         M, D, H = self.n_models, self.n_dimensions, positive_int(n_hidden, "n_hidden")
         self.n_hidden, self.tied_weights = H, tied_weights
 
-        def draw(*shape: int) -> nn.Parameter:
-            return nn.Parameter(weight_scale * torch.randn(*shape, generator=generator))
+        def draw(scale: float, *shape: int) -> nn.Parameter:
+            scale = scale if weight_scale is None else weight_scale
+            return nn.Parameter(scale * torch.randn(*shape, generator=generator))
 
-        self.W = draw(M, D, H)
-        self.c = draw(M, H)
-        self.V = None if tied_weights else draw(M, D, H, 1)
+        self.W = draw(D**-0.5, M, D, H)
+        self.c = draw(1.0, M, H)
+        self.V = None if tied_weights else draw(0.01, M, D, H, 1)
         self.b = nn.Parameter(torch.zeros(M, D, 1))
         self.register_buffer("rho", torch.ones(M, D))
 

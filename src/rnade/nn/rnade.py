@@ -6,6 +6,7 @@ from torch import Generator, nn
 from rnade.backends.parameters import Parameters
 from rnade.checks import positive_int
 from rnade.families import AbstractFamily, GaussianMixture
+from rnade.families.base import fresh_generator
 from rnade.nn.autoregressive import AbstractAutoregressive, Order
 
 
@@ -38,8 +39,9 @@ class RNADEModule(AbstractAutoregressive):
         Draws starting weights and a random order.
     backend : str
         "auto" or the name of a backend.
-    weight_scale : float
-        Standard deviation of the starting weights W, c and V (0.01 in the authors' code).
+    weight_scale : float, optional
+        Standard deviation of the starting weights W, c and V (0.01 in the authors' code); None
+        for 1 / sqrt(D), 1 and 0.01, with which units differ from the start.
 
     References
     ----------
@@ -67,8 +69,9 @@ class RNADEModule(AbstractAutoregressive):
         n_models: int = 1,
         generator: Generator | None = None,
         backend: str = "auto",
-        weight_scale: float = 0.01,
+        weight_scale: float | None = None,
     ) -> None:
+        generator = fresh_generator() if generator is None else generator
         super().__init__(
             n_dimensions,
             GaussianMixture(10) if family is None else family,
@@ -82,13 +85,14 @@ class RNADEModule(AbstractAutoregressive):
         P = self.family.n_outputs
         self.n_hidden = H
 
-        def draw(*shape: int) -> nn.Parameter:
-            return nn.Parameter(weight_scale * torch.randn(*shape, generator=generator))
+        def draw(scale: float, *shape: int) -> nn.Parameter:
+            scale = scale if weight_scale is None else weight_scale
+            return nn.Parameter(scale * torch.randn(*shape, generator=generator))
 
-        self.W = draw(M, D, H)
-        self.c = draw(M, H)
+        self.W = draw(D**-0.5, M, D, H)
+        self.c = draw(1.0, M, H)
         self.rho = nn.Parameter(torch.ones(M, D))
-        self.V = draw(M, D, H, P)
+        self.V = draw(0.01, M, D, H, P)
         self.b = nn.Parameter(torch.zeros(M, D, P))
 
     def tied_parameters(self) -> Parameters:

@@ -1,0 +1,55 @@
+"""Figures about held-out rows: mean log-likelihood, its standard error, conformal p-values."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rnade.families.base import Array
+
+
+@dataclass(frozen=True)
+class MeanScore:
+    """A mean log-likelihood in nats per row, and its standard error over rows."""
+
+    mean: float
+    standard_error: float
+    n_rows: int
+
+
+def mean_score(scores: Array) -> MeanScore:
+    """Summarise log densities of independent rows."""
+    n = len(scores)
+    error = float(scores.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+    return MeanScore(float(scores.mean()), error, n)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Log densities of rows that the model was not trained on, for p-values.
+
+    Attributes
+    ----------
+    scores : array of shape (n,), ascending
+    weights : array of shape (n,)
+        Row weights, with mean 1.
+    """
+
+    scores: Array
+    weights: Array
+
+    @classmethod
+    def from_scores(cls, scores: Array, weights: Array | None = None) -> "Calibration":
+        """Sort the scores of held-out rows and keep their weights beside them."""
+        ascending = np.argsort(scores, kind="stable")
+        weights = np.ones_like(scores) if weights is None else weights / weights.mean()
+        return cls(scores[ascending], weights[ascending])
+
+    def pvalue(self, scores: Array) -> Array:
+        """Conformal p-value: the share of calibration rows that are at most as likely.
+
+        The row itself counts as one of them, (1 + #{calibration <= score}) / (n + 1), so that
+        among rows like the training data p <= alpha happens with probability at most alpha.
+        """
+        below = np.searchsorted(self.scores, scores, side="right")
+        mass = np.concatenate([[0.0], np.cumsum(self.weights)])
+        return np.asarray((1 + mass[below]) / (1 + mass[-1]))

@@ -1,0 +1,136 @@
+"""Model files: one safetensors file, settings as JSON in its metadata. Loading runs no code."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from rnade._version import __version__
+from rnade.exceptions import ModelFileError
+from rnade.files import write_whole
+
+SUFFIX = ".rnade"
+FORMAT = "rnade"
+FORMAT_VERSION = 1
+
+# What people hand in by mistake, by the bytes such files begin with.
+_FOREIGN = {
+    b"PK\x03\x04": "a ZIP archive, such as torch.save writes",
+    b"\x80": "a pickle",
+    b"\x89PNG": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"GIF8": "a GIF picture",
+    b"%PDF": "a PDF document",
+    b"PAR1": "a Parquet table",
+    b"\x1f\x8b": "a gzip archive",
+    b"\x89HDF": "an HDF5 file",
+}
+_LARGEST_HEADER = 100_000_000  # safetensors' own limit
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    tensors: dict[str, Tensor],
+    settings: dict[str, Any],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write tensors and settings to one file, whole or not at all.
+
+    Parameters
+    ----------
+    path : path
+    tensors : dict of Tensor
+    settings : dict
+        Anything that JSON holds.
+    overwrite : bool
+        Replace a file that exists already.
+    """
+    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    text = json.dumps(settings)
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "library_version": __version__,
+        "settings": text,
+        "sha256": _digest(tensors, text),
+    }
+    write_whole(path, safetensors.torch.save(tensors, metadata), overwrite=overwrite)
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `write_model` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        In one line: what is wrong with the file. A file that is missing or cannot be opened
+        raises Python's own OSError.
+    """
+    path = Path(path)
+    _check_header(path)
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            _check_metadata(path, metadata)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except safetensors.SafetensorError as error:
+        raise ModelFileError(f"{path} is damaged or cut short ({error}).") from error
+    text = metadata.get("settings", "")
+    if metadata.get("sha256") != _digest(tensors, text):
+        raise ModelFileError(f"{path} was altered after it was saved: its checksum is wrong.")
+    settings: dict[str, Any] = json.loads(text)
+    settings["library_version"] = metadata.get("library_version")
+    settings["format_version"] = int(metadata["format_version"])
+    return tensors, settings
+
+
+def _check_header(path: Path) -> None:
+    """Recognise foreign files before any of their content is believed."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory, not a model file.")
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(9)
+    for magic, what in _FOREIGN.items():
+        if start.startswith(magic) and not start[8:] == b"{":
+            raise ModelFileError(f"{path} is not an rnade model file: it looks like {what}.")
+    if len(start) < 9 or start[8:] != b"{":
+        empty = "it is empty" if size == 0 else "it does not begin as one"
+        raise ModelFileError(f"{path} is not an rnade model file: {empty}.")
+    header = int.from_bytes(start[:8], "little")
+    if header > _LARGEST_HEADER:
+        raise ModelFileError(f"{path} claims a header of {header} bytes, which is too large.")
+    if header > size - 8:
+        raise ModelFileError(f"{path} is cut short: it ends inside its header.")
+
+
+def _check_metadata(path: Path, metadata: dict[str, str]) -> None:
+    if metadata.get("format") != FORMAT:
+        raise ModelFileError(f"{path} is a safetensors file, but not an rnade model.")
+    version = metadata.get("format_version", "")
+    if not version.isdigit():
+        raise ModelFileError(f"{path} was altered: its format version is {version!r}.")
+    if int(version) > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format {version}, written by rnade {metadata.get('library_version')};"
+            f" this is rnade {__version__}, which reads formats up to {FORMAT_VERSION}."
+            " Upgrade rnade to load it."
+        )
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        t = tensors[name]
+        digest.update(f"\n{name} {t.dtype} {tuple(t.shape)}\n".encode())
+        digest.update(t.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

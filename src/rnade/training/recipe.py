@@ -1,0 +1,126 @@
+"""How a model is trained: the paper's recipe and a modern one, as plain settings."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rnade.checks import number_between, positive_int, unknown_name
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of gradient training.
+
+    Attributes
+    ----------
+    optimiser : "adam" or "sgd"
+    learning_rate : float
+        Largest rate.
+    batch_size : int
+    epochs : int
+    batches_per_epoch : int or None
+        Minibatches that make an epoch; None for one pass over the rows, but at least 20.
+    schedule : "linear" or "cosine"
+        How the rate falls to 0 at the end of the last epoch.
+    warmup : float
+        Share of all updates in which the rate first rises from 0.
+    momentum : float
+        Of "sgd"; it starts in the second epoch.
+    weight_decay : float
+        On the input-to-hidden weights only. "sgd" adds weight_decay * W to the gradient; "adam"
+        shrinks W by rate * weight_decay (decoupled).
+    clip_norm : float or None
+        Longest gradient; a longer one is shortened to this norm.
+    averaging : float
+        Decay of the running average of the weights that is evaluated and kept; 0 for none.
+    scale_mean_gradient : bool
+        Multiply the gradient of each component mean by its scale (mixtures of Gaussians only).
+    patience : int or None
+        Epochs without a better validation score after which training stops.
+    spread : "quantile" or "range"
+        Where the component means start.
+    weight_scale : float or None
+        Standard deviation of the starting weights; None for the module's own default.
+    """
+
+    optimiser: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = 0.003
+    batch_size: int = 100
+    epochs: int = 200
+    batches_per_epoch: int | None = None
+    schedule: Literal["linear", "cosine"] = "cosine"
+    warmup: float = 0.02
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    clip_norm: float | None = 10.0
+    averaging: float = 0.99
+    scale_mean_gradient: bool = False
+    patience: int | None = 20
+    spread: Literal["quantile", "range"] = "quantile"
+    weight_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs"):
+            positive_int(getattr(self, name), name)
+        for name in ("batches_per_epoch", "patience"):
+            if getattr(self, name) is not None:
+                positive_int(getattr(self, name), name)
+        number_between(self.learning_rate, "learning_rate", 0, math.inf, open_low=True)
+        number_between(self.weight_decay, "weight_decay", 0, math.inf, open_low=False)
+        for name in ("momentum", "averaging", "warmup"):
+            number_between(getattr(self, name), name, 0, 1, open_low=False)
+        if self.clip_norm is not None:
+            number_between(self.clip_norm, "clip_norm", 0, math.inf, open_low=True)
+        for name, known in (("optimiser", ["adam", "sgd"]), ("schedule", ["linear", "cosine"])):
+            if getattr(self, name) not in known:
+                raise unknown_name(getattr(self, name), known, name)
+
+    def with_changes(self, **changes: Any) -> "Recipe":
+        """Return the same recipe with some settings changed; None leaves a setting as it is."""
+        return replace(self, **{name: v for name, v in changes.items() if v is not None})
+
+    def updates_per_epoch(self, n_rows: int) -> int:
+        """Minibatches in an epoch over `n_rows` training rows."""
+        if self.batches_per_epoch is not None:
+            return self.batches_per_epoch
+        return max(20, math.ceil(n_rows / self.batch_size))
+
+    def rate_at(self, update: int, n_updates: int) -> float:
+        """Learning rate of update 0, 1, ... of `n_updates`."""
+        progress = update / n_updates
+        fall = (
+            1 - progress if self.schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
+        )
+        rise = min(1.0, (update + 1) / (self.warmup * n_updates)) if self.warmup else 1.0
+        return self.learning_rate * fall * rise
+
+
+PAPER = Recipe(
+    optimiser="sgd",
+    learning_rate=0.025,
+    batch_size=100,
+    epochs=500,
+    batches_per_epoch=10,
+    schedule="linear",
+    warmup=0.0,
+    momentum=0.0,
+    clip_norm=None,
+    averaging=0.0,
+    patience=None,
+    scale_mean_gradient=True,
+    spread="range",
+    weight_scale=0.01,
+)
+"""The paper's section 4.1 (low-dimensional data). Its section 4.2 adds momentum 0.9."""
+
+MODERN = Recipe()
+"""The estimators' default."""
+
+RECIPES = {"modern": MODERN, "paper": PAPER}
+
+
+def make_recipe(name: str, **changes: Any) -> Recipe:
+    """Return the recipe called `name` with the settings in `changes` that are not None."""
+    if name not in RECIPES:
+        raise unknown_name(name, list(RECIPES), "recipe")
+    return RECIPES[name].with_changes(**changes)

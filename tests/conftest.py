@@ -1,0 +1,95 @@
+"""Fixtures, and the tables of named constructors over which the property tests run."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator
+
+from rnade.families import AbstractFamily, Bernoulli, GaussianMixture, LaplaceMixture
+from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule, RNADEModule
+
+FAMILIES: dict[str, AbstractFamily] = {
+    "gaussian-1": GaussianMixture(1),
+    "gaussian-4": GaussianMixture(4),
+    "laplace-1": LaplaceMixture(1),
+    "laplace-4": LaplaceMixture(4),
+    "bernoulli": Bernoulli(),
+}
+MIXTURES = {name: f for name, f in FAMILIES.items() if name != "bernoulli"}
+
+# Constructors of modules of D dimensions; every property is tested on every entry.
+MODULES: dict[str, Callable[[int, Generator], AbstractAutoregressive]] = {
+    "rnade-mog": lambda D, g: RNADEModule(D, 7, GaussianMixture(3), generator=g),
+    "rnade-mol": lambda D, g: RNADEModule(D, 7, LaplaceMixture(3), generator=g),
+    "rnade-sigmoid": lambda D, g: RNADEModule(
+        D, 6, GaussianMixture(2), activation="sigmoid", generator=g
+    ),
+    "rnade-random-order": lambda D, g: RNADEModule(
+        D, 7, GaussianMixture(2), order="random", generator=g
+    ),
+    "rnade-one-unit": lambda D, g: RNADEModule(D, 1, GaussianMixture(1), generator=g),
+    "nade": lambda D, g: NADEModule(D, 5, generator=g),
+    "nade-tied": lambda D, g: NADEModule(D, 5, tied_weights=True, generator=g),
+    "nade-random-order": lambda D, g: NADEModule(D, 5, order="random", generator=g),
+    "fvsbn": lambda D, g: FVSBNModule(D, generator=g),
+    "fvsbn-random-order": lambda D, g: FVSBNModule(D, order="random", generator=g),
+}
+REAL_MODULES = [name for name in MODULES if name.startswith("rnade")]
+BINARY_MODULES = [name for name in MODULES if not name.startswith("rnade")]
+
+
+def make_module(name: str, D: int, seed: int = 0) -> AbstractAutoregressive:
+    """A float64 module whose parameters are all far from their starting values."""
+    generator = Generator().manual_seed(seed)
+    module = MODULES[name](D, generator).double()
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(0.4 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    return module
+
+
+def make_rows(module: AbstractAutoregressive, n: int, seed: int = 1) -> torch.Tensor:
+    """Rows of the kind that the module takes."""
+    generator = Generator().manual_seed(seed)
+    x = torch.randn(n, module.n_dimensions, generator=generator, dtype=torch.float64)
+    return (x > 0).double() if isinstance(module.family, Bernoulli) else x
+
+
+@pytest.fixture(params=range(2), ids=lambda s: f"seed{s}")
+def seed(request: pytest.FixtureRequest) -> int:
+    """Seeds for tests of chance, which must hold for any."""
+    return int(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _global_state_is_left_alone() -> Iterator[None]:
+    """Fail any test after which a global random state or torch setting has changed.
+
+    Python's own `random` is left out: the type checker that runs under test draws from it.
+    """
+
+    def state() -> tuple[object, ...]:
+        return (
+            np.random.get_state()[1].tobytes(),  # type: ignore[union-attr,index]
+            torch.get_rng_state().numpy().tobytes(),
+            torch.get_default_dtype(),
+            torch.get_num_threads(),
+            torch.is_grad_enabled(),
+        )
+
+    before = state()
+    yield
+    assert state() == before, "the test changed global random state or torch's settings"
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """The folder of data sets, or a counted skip where RNADE_DATA does not name one."""
+    folder = os.environ.get("RNADE_DATA")
+    if not folder:
+        pytest.skip("RNADE_DATA names no data folder")
+    return Path(folder)
