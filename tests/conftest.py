@@ -12,6 +12,9 @@ from torch import Generator
 from rnade.families import AbstractFamily, Bernoulli, GaussianMixture, LaplaceMixture
 from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule, RNADEModule
 
+# The test processes share the cores; threads within each would only get in each other's way.
+torch.set_num_threads(1)
+
 FAMILIES: dict[str, AbstractFamily] = {
     "gaussian-1": GaussianMixture(1),
     "gaussian-4": GaussianMixture(4),

@@ -82,8 +82,8 @@ class AbstractAutoregressive(AbstractDensity):
         self._has_floor = None
 
     def log_conditionals(
-        self, x: Float[Tensor, "*M B D"], *, scale_mean_gradient: bool = False
-    ) -> Float[Tensor, "*M B D"]:
+        self, x: Float[Tensor, "*rows B D"], *, scale_mean_gradient: bool = False
+    ) -> Float[Tensor, "*models B D"]:
         """The D terms log p(x_d | x_<d) of each row, in nats; they sum to `log_prob`.
 
         Parameters
@@ -103,7 +103,7 @@ class AbstractAutoregressive(AbstractDensity):
 
     def weighted_log_likelihood(
         self,
-        x: Float[Tensor, "*M B D"],
+        x: Float[Tensor, "*rows B D"],
         weights: Float[Tensor, "M B"],
         *,
         scale_mean_gradient: bool = False,

@@ -30,7 +30,7 @@ class AbstractDensity(nn.Module, abc.ABC):
         self.n_dimensions = positive_int(n_dimensions, "n_dimensions")
         self.n_models = positive_int(n_models, "n_models")
 
-    def log_prob(self, x: Float[Tensor, "*M B D"]) -> Float[Tensor, "*M B"]:
+    def log_prob(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B"]:
         r"""Log density of each row, :math:`\log p(x) = \sum_d \log p(x_d \mid x_{<d})`.
 
         Parameters

@@ -8,11 +8,11 @@ import abc
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 
-def per_model(values: Float[Tensor, " M"], like: Tensor) -> Tensor:
+def per_model(values: Shaped[Tensor, " M"], like: Tensor) -> Tensor:
     """Shape (M,) values so that they broadcast over the other axes of `like`."""
     return values.view(-1, *[1] * (like.ndim - 1))
 

@@ -31,7 +31,7 @@ MAX_RETURNS = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """What training gives besides the module's weights.
+    """What training gives besides the module's weights; for a bank, lists of M numbers.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class Outcome:
     """
 
     history: list[HistoryRow]
-    best_epoch: int
-    best_score: float
-    train_at_best: float
+    best_epoch: Any
+    best_score: Any
+    train_at_best: Any
 
 
 def train(
@@ -69,7 +69,7 @@ def train(
     Parameters
     ----------
     module : AbstractAutoregressive
-        One model (a bank trains through the same loop; its outcome is the first member's).
+        One model, or a bank whose members all see the same minibatches.
     rows : Tensor of shape (N, D)
         Training rows, with the module's dtype and device.
     recipe : Recipe
@@ -104,7 +104,7 @@ def train(
             if validation is not None:
                 score = run.score(validation, validation_weights)
         # Without validation rows every epoch counts as better than the one before.
-        run.keep_where_better(score, epoch, always=validation is None)
+        run.keep_where_better(score, train_score, epoch, always=validation is None)
         row = {
             "epoch": epoch,
             "rate": rate,
@@ -125,14 +125,14 @@ def train(
             row = record(epoch, rate)
             if target is not None and row["train"] >= target:
                 break
-            if recipe.patience is not None and epoch - run.best_epoch >= recipe.patience:
+            if run.all_out_of_patience(epoch):
                 break
             run.go_back_if_stuck(epoch, rate)
     finally:
         run.load_best()
-    best = history[run.best_epoch]
-    score = best["train"] if validation is None else best["validation"]
-    return Outcome(history, run.best_epoch, score, best["train"])
+    return Outcome(
+        history, _plain(run.best_epochs), _plain(run.best_scores), _plain(run.train_at_best)
+    )
 
 
 class _Run:
@@ -162,7 +162,9 @@ class _Run:
         self.average = [p.detach().clone() for p in self.parameters] if recipe.averaging else []
         self.best = [p.detach().clone() for p in self.parameters]
         self.best_scores = torch.full((M,), -torch.inf, dtype=torch.float64, device=rows.device)
-        self.best_epoch = 0
+        self.train_at_best = self.best_scores.clone()
+        self.best_epochs = torch.zeros(M, dtype=torch.int64, device=rows.device)
+        self.active = torch.ones(M, dtype=torch.bool, device=rows.device)
         self.update = 0
         self.rate_factor = 1.0
         self.returns = 0
@@ -195,13 +197,15 @@ class _Run:
         )
         gradients = torch.autograd.grad(-objective.sum(), self.parameters)
         norms = gradient_norms(gradients)
-        usable = torch.isfinite(norms) & torch.isfinite(objective.detach())
+        finite = torch.isfinite(norms) & torch.isfinite(objective.detach())
+        usable = finite & self.active
         scale = torch.ones_like(norms)
         if self.recipe.clip_norm is not None:
             scale = (self.recipe.clip_norm / norms).clamp_max(1.0)
         self.optimiser.step(gradients, torch.full_like(norms, rate), scale, usable)
-        self.skipped += ~usable
-        self.in_a_row = torch.where(usable, torch.zeros_like(self.in_a_row), self.in_a_row + 1)
+        failed = ~finite & self.active
+        self.skipped += failed
+        self.in_a_row = torch.where(failed, self.in_a_row + 1, torch.zeros_like(self.in_a_row))
         if self.average:
             # A short memory at first, so that the start is soon forgotten.
             decay = min(self.recipe.averaging, (1 + self.update) / (10 + self.update))
@@ -232,13 +236,18 @@ class _Run:
 
     @torch.no_grad()
     def keep_where_better(
-        self, scores: Float[Tensor, " M"], epoch: int, *, always: bool = False
+        self,
+        scores: Float[Tensor, " M"],
+        train_scores: Float[Tensor, " M"],
+        epoch: int,
+        *,
+        always: bool = False,
     ) -> None:
         """Copy the evaluated weights of the models whose score is the best so far."""
-        better = torch.isfinite(scores) & ((scores > self.best_scores) | always)
+        better = self.active & torch.isfinite(scores) & ((scores > self.best_scores) | always)
         self.best_scores = torch.where(better, scores, self.best_scores)
-        if bool(better[0]):
-            self.best_epoch = epoch
+        self.train_at_best = torch.where(better, train_scores, self.train_at_best)
+        self.best_epochs[better] = epoch
         source = self.average or self.parameters
         for kept, p in zip(self.best, source, strict=True):
             kept.copy_(torch.where(per_model(better, p), p, kept))
@@ -248,6 +257,12 @@ class _Run:
         """Give the module its best weights."""
         for p, kept in zip(self.parameters, self.best, strict=True):
             p.copy_(kept)
+
+    def all_out_of_patience(self, epoch: int) -> bool:
+        """Freeze the models that have not got better for long; say whether all are frozen."""
+        if self.recipe.patience is not None:
+            self.active &= epoch - self.best_epochs < self.recipe.patience
+        return not bool(self.active.any())
 
     def go_back_if_stuck(self, epoch: int, rate: float) -> None:
         """Return to the best weights at a quarter of the rate if updates keep being skipped."""
@@ -298,5 +313,6 @@ def _point(parameters: Sequence[Tensor], data: Sequence[Tensor]) -> None:
         p.data = values
 
 
-def _plain(scores: Tensor) -> float | list[float]:
-    return scores.item() if len(scores) == 1 else scores.tolist()
+def _plain(values: Tensor) -> Any:
+    """One number for one model, a list for a bank."""
+    return values.item() if len(values) == 1 else values.tolist()

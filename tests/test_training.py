@@ -1,0 +1,296 @@
+"""Training: updates against torch's own, recipes, early stopping, survival of bad gradients."""
+
+import contextlib
+import math
+
+import pytest
+import torch
+from torch import Generator
+
+from rnade.exceptions import TrainingDivergedError
+from rnade.families import GaussianMixture
+from rnade.nn import RNADEModule
+from rnade.training import MODERN, PAPER, Recipe, make_recipe, train
+from rnade.training.optimisers import Adam, Sgd, gradient_norms
+
+
+def make_rows(n=400, seed=0):
+    """Rows with a strong, non-linear dependence."""
+    generator = Generator().manual_seed(seed)
+    a = torch.randn(n, generator=generator)
+    b = a.square() - 1 + 0.2 * torch.randn(n, generator=generator)
+    return torch.stack([a, b / b.std()], dim=1)
+
+
+def make_model(rows, seed=0, n_models=1, **options):
+    module = RNADEModule(
+        rows.shape[1],
+        12,
+        GaussianMixture(3),
+        n_models=n_models,
+        generator=Generator().manual_seed(seed),
+        **options,
+    )
+    module.start_from(rows)
+    return module
+
+
+QUICK = Recipe(epochs=15, batches_per_epoch=20, batch_size=50, patience=None)
+USABLE = torch.tensor([True])
+ONE = torch.ones(1)
+
+
+@pytest.mark.parametrize("recipe", [QUICK, PAPER.with_changes(epochs=40)], ids=["adam", "paper"])
+def test_training_finds_the_dependence(recipe):
+    rows, held_out = make_rows(), make_rows(seed=1)
+    module = make_model(rows)
+    outcome = train(
+        module, rows, recipe, generator=Generator().manual_seed(0), validation=held_out
+    )
+    assert outcome.best_score > outcome.history[0]["validation"] + 0.5
+    with torch.no_grad():
+        score = module.log_prob(held_out).mean().item()
+    assert score == pytest.approx(outcome.best_score, abs=1e-5)
+    assert outcome.best_score == max(row["validation"] for row in outcome.history)
+
+
+def test_history_is_plain_rows():
+    rows = make_rows()
+    seen = []
+    outcome = train(
+        make_model(rows),
+        rows,
+        QUICK.with_changes(epochs=3),
+        generator=Generator().manual_seed(0),
+        validation=rows[:50],
+        on_epoch=seen.append,
+    )
+    assert seen == outcome.history
+    assert [row["epoch"] for row in seen] == [0, 1, 2, 3]
+    assert all(
+        list(row) == ["epoch", "rate", "train", "validation", "seconds", "skipped"] for row in seen
+    )
+    assert all(isinstance(v, int | float) for row in seen for v in row.values())
+
+
+def test_same_seed_same_weights():
+    rows = make_rows()
+    results = []
+    for _ in range(2):
+        module = make_model(rows)
+        train(module, rows, QUICK.with_changes(epochs=2), generator=Generator().manual_seed(3))
+        results.append(module.W.detach().clone())
+    assert torch.equal(*results)
+
+
+def test_adam_agrees_with_torch():
+    generator = Generator().manual_seed(0)
+    ours = torch.randn(1, 4, 3, generator=generator, dtype=torch.float64)
+    theirs = torch.nn.Parameter(ours[0].clone())
+    optimiser = Adam([ours], [0.1])
+    oracle = torch.optim.AdamW([theirs], lr=0.05, betas=(0.9, 0.99), weight_decay=0.1)
+    for _ in range(5):
+        g = torch.randn(1, 4, 3, generator=generator, dtype=torch.float64)
+        optimiser.step([g], torch.tensor([0.05]).double(), ONE.double(), USABLE)
+        theirs.grad = g[0].clone()
+        oracle.step()
+    torch.testing.assert_close(ours[0], theirs.detach(), rtol=1e-6, atol=1e-7)
+
+
+def test_sgd_agrees_with_torch_and_momentum_starts_in_the_second_epoch():
+    generator = Generator().manual_seed(0)
+    ours = torch.randn(1, 4, generator=generator, dtype=torch.float64)
+    theirs = torch.nn.Parameter(ours[0].clone())
+    optimiser = Sgd([ours], [0.2], momentum=0.9)
+    for epoch, momentum in ((1, 0.0), (2, 0.9)):
+        optimiser.start_epoch(epoch)
+        # Its own velocity starts at 0 in epoch 2, while ours holds the last plain step; so let
+        # torch see that step too.
+        oracle = torch.optim.SGD([theirs], lr=0.1, momentum=momentum, weight_decay=0.2)
+        if epoch == 2:
+            oracle.state[theirs]["momentum_buffer"] = -optimiser._velocity[0][0] / 0.1
+        for _ in range(3):
+            g = torch.randn(1, 4, generator=generator, dtype=torch.float64)
+            optimiser.step([g], torch.tensor([0.1]).double(), ONE.double(), USABLE)
+            theirs.grad = g[0].clone()
+            oracle.step()
+        torch.testing.assert_close(ours[0], theirs.detach(), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("make", [lambda p: Adam(p, [0.0]), lambda p: Sgd(p, [0.0], momentum=0.9)])
+def test_a_bad_member_is_left_alone_and_the_others_never_notice(make):
+    def after(first_gradient):
+        p = torch.ones(2, 3)
+        optimiser = make([p])
+        optimiser.start_epoch(2)
+        for _ in range(3):
+            g = torch.stack([torch.full((3,), first_gradient), torch.tensor([1.0, -2.0, 0.5])])
+            usable = torch.isfinite(gradient_norms([g]))
+            optimiser.step([g], torch.tensor([0.1, 0.1]), torch.ones(2), usable)
+        return p
+
+    bad, good = after(math.nan), after(1.0)
+    assert torch.equal(bad[0], torch.ones(3))
+    assert torch.equal(bad[1], good[1])
+
+
+def test_rates_fall_to_zero_and_rise_first():
+    assert PAPER.rate_at(0, 100) == pytest.approx(0.025)
+    assert PAPER.rate_at(50, 100) == pytest.approx(0.0125)
+    assert PAPER.rate_at(99, 100) == pytest.approx(0.00025)
+    modern = Recipe(learning_rate=1.0, warmup=0.1)
+    rates = [modern.rate_at(i, 100) for i in range(100)]
+    assert rates[:10] == sorted(rates[:10])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[99] < 0.001
+
+
+def test_decay_touches_w_alone():
+    rows = make_rows()
+    results = {}
+    for decay in (0.0, 2.0):
+        module = make_model(rows)
+        recipe = PAPER.with_changes(epochs=1, weight_decay=decay, learning_rate=0.001)
+        recipe = recipe.with_changes(batches_per_epoch=1)
+        train(module, rows, recipe, generator=Generator().manual_seed(0))
+        results[decay] = dict(module.named_parameters())
+    plain, decayed = results[0.0], results[2.0]
+    start = make_model(rows).W
+    torch.testing.assert_close(decayed["W"], plain["W"] - 0.001 * 2.0 * start)
+    for name in ("c", "rho", "V", "b"):
+        torch.testing.assert_close(decayed[name], plain[name])
+
+
+def test_patience_stops_early():
+    rows = make_rows(60)
+    recipe = QUICK.with_changes(epochs=200, learning_rate=0.02, patience=5)
+    outcome = train(
+        make_model(rows),
+        rows,
+        recipe,
+        generator=Generator().manual_seed(0),
+        validation=make_rows(40, seed=9),
+    )
+    last = outcome.history[-1]["epoch"]
+    assert last < 200
+    assert last == outcome.best_epoch + 5
+
+
+def test_target_stops_at_the_first_epoch_that_reaches_it():
+    rows = make_rows()
+    free = train(make_model(rows), rows, QUICK, generator=Generator().manual_seed(0))
+    target = free.history[4]["train"]
+    outcome = train(
+        make_model(rows), rows, QUICK, generator=Generator().manual_seed(0), target=target
+    )
+    reached = [row["epoch"] for row in free.history if row["train"] >= target]
+    assert outcome.history[-1]["epoch"] == reached[0]
+
+
+def test_weights_of_rows_act_like_repetition():
+    """Scores weigh rows; a model fitted to one group of two follows the weights."""
+    rows = torch.cat([make_rows(200) - 3, make_rows(200, seed=2) + 3])
+    weights = torch.cat([torch.full((200,), 1e-6), torch.ones(200)])
+    module = make_model(rows)
+    train(module, rows, QUICK, generator=Generator().manual_seed(0), weights=weights)
+    mean = module.sample(2000, Generator().manual_seed(0)).mean(0)
+    assert (mean > 2).all()
+
+
+def test_noise_widens_what_is_learned():
+    rows = torch.randint(-1, 2, (400, 2), generator=Generator().manual_seed(0)).float()
+    sharp, wide = make_model(rows), make_model(rows)
+    generator = Generator().manual_seed(0)
+    train(sharp, rows, QUICK, generator=generator)
+    train(wide, rows, QUICK, generator=generator, noise_width=torch.ones(2))
+    with torch.no_grad():
+        assert wide.log_prob(rows).mean() < sharp.log_prob(rows).mean()
+        between = rows + 0.4
+        assert wide.log_prob(between).mean() > sharp.log_prob(between).mean()
+
+
+def test_an_update_with_a_non_finite_gradient_is_skipped_and_counted():
+    rows = make_rows(100)
+    rows[3, 1] = math.nan  # this row poisons every minibatch that holds it
+    module = make_model(make_rows(100))
+    recipe = QUICK.with_changes(batch_size=5, epochs=2, averaging=0.0)
+    outcome = train(
+        module, rows, recipe, generator=Generator().manual_seed(0), validation=make_rows(50)
+    )
+    assert outcome.history[-1]["skipped"] == 2  # 40 updates see each of the 100 rows twice
+    assert all(torch.isfinite(p).all() for p in module.parameters())
+    assert outcome.best_epoch > 0
+
+
+def test_hopeless_training_ends_with_an_error_and_the_best_weights():
+    rows = torch.full((50, 2), math.nan)
+    module = make_model(make_rows(50))
+    before = [p.detach().clone() for p in module.parameters()]
+    with pytest.raises(
+        TrainingDivergedError,
+        match=r"diverged in epoch 4 at learning rate .* 20 updates in a row.* lower learning_rate",
+    ):
+        train(module, rows, QUICK, generator=Generator().manual_seed(0), validation=make_rows(50))
+    for p, q in zip(module.parameters(), before, strict=True):
+        assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("rate", [1e3, 1e8])
+@pytest.mark.parametrize("base", [QUICK, PAPER.with_changes(epochs=15)], ids=["adam", "paper"])
+def test_absurd_rates_never_leave_nan(base, rate):
+    rows = make_rows(100)
+    module = make_model(rows)
+    with contextlib.suppress(TrainingDivergedError):
+        train(
+            module,
+            rows,
+            base.with_changes(learning_rate=rate),
+            generator=Generator().manual_seed(0),
+            validation=make_rows(50, seed=2),
+        )
+    with torch.no_grad():
+        assert torch.isfinite(module.log_prob(rows)).all()
+
+
+def test_a_bank_trains_each_member_as_if_alone():
+    rows = make_rows()
+    recipe = QUICK.with_changes(epochs=8, patience=2, learning_rate=0.03)
+    bank = make_model(rows, n_models=2)
+    starts = {name: p.detach().clone() for name, p in bank.named_parameters()}
+    train(bank, rows, recipe, generator=Generator().manual_seed(5), validation=rows[:80])
+    for m in range(2):
+        alone = make_model(rows)
+        with torch.no_grad():
+            for name, p in alone.named_parameters():
+                p.copy_(starts[name][m : m + 1])
+        train(alone, rows, recipe, generator=Generator().manual_seed(5), validation=rows[:80])
+        for name, p in alone.named_parameters():
+            torch.testing.assert_close(dict(bank.named_parameters())[name][m], p[0])
+
+
+def test_recipes_by_name():
+    assert make_recipe("paper", epochs=None) == PAPER
+    assert make_recipe("modern", epochs=7).epochs == 7
+    assert MODERN.optimiser == "adam"
+    with pytest.raises(ValueError, match="Unknown recipe 'papr'.*Did you mean 'paper'"):
+        make_recipe("papr")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("learning_rate", 0.0, "learning_rate must be a number > 0; got 0.0"),
+        ("learning_rate", -1.0, "learning_rate must be a number > 0; got -1.0"),
+        ("learning_rate", math.nan, "learning_rate must be a number > 0; got nan"),
+        ("batch_size", 0, "batch_size must be a whole number >= 1; got 0"),
+        ("epochs", -3, "epochs must be a whole number >= 1; got -3"),
+        ("weight_decay", -0.1, "weight_decay must be a number >= 0; got -0.1"),
+        ("momentum", 1.5, "momentum must be a number >= 0 and <= 1; got 1.5"),
+        ("patience", 0, "patience must be a whole number >= 1; got 0"),
+        ("clip_norm", 0.0, "clip_norm must be a number > 0; got 0.0"),
+    ],
+)
+def test_bad_settings_are_told_what_is_wrong(setting, value, message):
+    with pytest.raises(ValueError, match=message):
+        Recipe(**{setting: value})
