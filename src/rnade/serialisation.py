@@ -16,7 +16,7 @@ from rnade.exceptions import ModelFileError
 from rnade.files import write_whole
 
 SUFFIX = ".rnade"
-FORMAT = "rnade"
+METADATA_KEY = "rnade"
 FORMAT_VERSION = 1
 
 # What people hand in by mistake, by the bytes such files begin with.
@@ -53,14 +53,14 @@ def write_model(
         Replace a file that exists already.
     """
     tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    text = json.dumps(settings)
-    metadata = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
+    description = {
+        "format_version": FORMAT_VERSION,
         "library_version": __version__,
-        "settings": text,
-        "sha256": _digest(tensors, text),
+        "settings": settings,
     }
+    description["sha256"] = _digest(tensors, description)
+    # One key: safetensors writes several in random order, and equal models should be equal files.
+    metadata = {METADATA_KEY: json.dumps(description)}
     write_whole(path, safetensors.torch.save(tensors, metadata), overwrite=overwrite)
 
 
@@ -77,18 +77,13 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[st
     _check_header(path)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            _check_metadata(path, metadata)
+            description = _described(path, file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except safetensors.SafetensorError as error:
         raise ModelFileError(f"{path} is damaged or cut short ({error}).") from error
-    text = metadata.get("settings", "")
-    if metadata.get("sha256") != _digest(tensors, text):
+    if description.pop("sha256", None) != _digest(tensors, description):
         raise ModelFileError(f"{path} was altered after it was saved: its checksum is wrong.")
-    settings: dict[str, Any] = json.loads(text)
-    settings["library_version"] = metadata.get("library_version")
-    settings["format_version"] = int(metadata["format_version"])
-    return tensors, settings
+    return tensors, description["settings"]
 
 
 def _check_header(path: Path) -> None:
@@ -113,22 +108,26 @@ def _check_header(path: Path) -> None:
         raise ModelFileError(f"{path} is cut short: it ends inside its header.")
 
 
-def _check_metadata(path: Path, metadata: dict[str, str]) -> None:
-    if metadata.get("format") != FORMAT:
+def _described(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    """The description in the metadata, if it is one that this version can read."""
+    if METADATA_KEY not in metadata:
         raise ModelFileError(f"{path} is a safetensors file, but not an rnade model.")
-    version = metadata.get("format_version", "")
-    if not version.isdigit():
-        raise ModelFileError(f"{path} was altered: its format version is {version!r}.")
-    if int(version) > FORMAT_VERSION:
+    try:
+        description = json.loads(metadata[METADATA_KEY])
+        version = int(description["format_version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelFileError(f"{path} was altered: its description is not readable.") from error
+    if version > FORMAT_VERSION:
         raise ModelFileError(
-            f"{path} has format {version}, written by rnade {metadata.get('library_version')};"
+            f"{path} has format {version}, written by rnade {description.get('library_version')};"
             f" this is rnade {__version__}, which reads formats up to {FORMAT_VERSION}."
             " Upgrade rnade to load it."
         )
+    return dict(description)
 
 
-def _digest(tensors: dict[str, Tensor], text: str) -> str:
-    digest = hashlib.sha256(text.encode())
+def _digest(tensors: dict[str, Tensor], description: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
     for name in sorted(tensors):
         t = tensors[name]
         digest.update(f"\n{name} {t.dtype} {tuple(t.shape)}\n".encode())

@@ -127,7 +127,7 @@ class AbstractAutoregressiveEstimator(DensityMixin, BaseEstimator):
                     f"Found {len(X)} sample(s) of positive weight; at least 2 are needed."
                 )
         self.standardiser_, self.resolution_ = self._prepare(X, weights)
-        rng = check_random_state(self.random_state)
+        rng = make_rng(self.random_state)
         shuffled = rng.permutation(len(X))
         n_held_out = min(len(X) - 1, max(1, round(fraction * len(X))))
         Z = torch.as_tensor(self.standardiser_.transform(X)).to(device, dtype)
@@ -208,10 +208,11 @@ class AbstractAutoregressiveEstimator(DensityMixin, BaseEstimator):
                 target=target,
                 on_epoch=on_epoch,
             )
-        if outcome.best_epoch == 0 and recipe.epochs > 1:
+        start, *rest = (row["train"] for row in outcome.history)
+        if not any(score > start for score in rest):
             warnings.warn(
                 "Training did not improve on the untrained model, which was kept: learning_rate"
-                f"={recipe.learning_rate:g} may be too large, or the rows too few.",
+                f"={recipe.learning_rate:g} may be too large.",
                 TrainingWarning,
                 stacklevel=3,
             )
@@ -324,7 +325,7 @@ class AbstractAutoregressiveEstimator(DensityMixin, BaseEstimator):
         """
         check_is_fitted(self)
         n_samples = positive_int(n_samples, "n_samples")
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        seed = int(make_rng(random_state).randint(2**31 - 1))
         generator = Generator(self.module_.device).manual_seed(seed)
         Z = self.module_.sample(
             n_samples, generator, low=self._bound(low, "low"), high=self._bound(high, "high")
@@ -367,6 +368,15 @@ class AbstractAutoregressiveEstimator(DensityMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags
+
+
+def make_rng(random_state: Any) -> np.random.RandomState:
+    """Like scikit-learn's `check_random_state`, but None draws a fresh seed.
+
+    NumPy's global random state is never touched.
+    """
+    fresh = np.random.RandomState() if random_state is None else random_state
+    return check_random_state(fresh)
 
 
 def resolve_device(device: str) -> torch.device:

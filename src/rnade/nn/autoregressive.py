@@ -4,6 +4,7 @@ import abc
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
@@ -13,7 +14,7 @@ from rnade.backends.parameters import Activation, Parameters, check_activation
 from rnade.families import AbstractFamily, Conditional
 from rnade.nn.base import AbstractDensity
 
-Order = str | Sequence[int] | Tensor | None
+Order = str | Sequence[int] | np.ndarray | Tensor | None
 
 
 class AbstractAutoregressive(AbstractDensity):

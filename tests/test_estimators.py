@@ -1,0 +1,373 @@
+"""Estimators: scikit-learn's contract to the letter, densities in the data's units, bad input."""
+
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+import scipy.stats
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from rnade import FVSBN, NADE, RNADE
+from rnade.exceptions import SpikeWarning, TrainingWarning
+
+QUICK = {"n_hidden": 8, "epochs": 6, "random_state": 0, "device": "cpu"}
+ESTIMATORS = {
+    "rnade": RNADE(n_components=3, **QUICK),
+    "rnade-laplace": RNADE(family="laplace", n_components=3, **QUICK),
+    "rnade-random-order": RNADE(order="random", n_components=2, **QUICK),
+    "rnade-paper": RNADE(recipe="paper", **QUICK),
+    "rnade-retrain": RNADE(retrain=True, n_components=2, **QUICK),
+    "nade": NADE(**QUICK),
+    "nade-tied": NADE(tied_weights=True, **QUICK),
+    "fvsbn": FVSBN(epochs=6, random_state=0, device="cpu"),
+}
+REAL = [name for name in ESTIMATORS if name.startswith("rnade")]
+
+
+def make_X(n=300, seed=0):
+    """Three columns of very different units, one of them a curved function of another."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=n)
+    b = a**2 + 0.3 * rng.normal(size=n)
+    c = -0.5 * b + rng.normal(size=n)
+    return np.column_stack([1000 + 50 * a, 0.001 * b, c])
+
+
+# The checks use tiny tables of rounded numbers and rates of their own; those warnings are tested
+# below. No check is expected to fail.
+@pytest.mark.changes_global_state
+@pytest.mark.filterwarnings("ignore::rnade.exceptions.SpikeWarning")
+@pytest.mark.filterwarnings("ignore::rnade.exceptions.TrainingWarning")
+@parametrize_with_checks(
+    [
+        RNADE(n_hidden=4, n_components=2, epochs=2, random_state=0),
+        RNADE(n_hidden=4, family="laplace", epochs=2, retrain=True, dequantize=True),
+        NADE(n_hidden=4, epochs=2),
+        FVSBN(epochs=2),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_scores_terms_and_means_agree(name):
+    X = make_X()
+    model = clone(ESTIMATORS[name]).fit(X)
+    scores = model.score_samples(X)
+    assert scores.dtype == np.float64
+    np.testing.assert_allclose(model.log_conditionals(X).sum(1), scores)
+    assert model.score(X) == pytest.approx(scores.mean())
+    assert model.sample(7, random_state=1).shape == (7, 3)
+    np.testing.assert_array_equal(model.sample(7, 1), model.sample(7, 1))
+    assert (model.sample(50, 1) != model.sample(50, 2)).any()
+    assert len(model.history_) == model.history_[-1]["epoch"] + 1
+
+
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("s", [1e-3, 20.0])
+def test_scaling_the_data_shifts_the_log_density(name, s):
+    """Densities are of the data as given: a factor of s costs D log s nats."""
+    X = make_X()
+    plain = clone(ESTIMATORS[name]).fit(X)
+    scaled = clone(ESTIMATORS[name]).fit(s * X + 5)
+    np.testing.assert_allclose(
+        scaled.score_samples(s * X + 5), plain.score_samples(X) - 3 * math.log(s), atol=2e-3
+    )
+
+
+def test_density_integrates_to_one_in_the_datas_units():
+    X = make_X()[:, :1]
+    model = RNADE(**(QUICK | {"epochs": 30})).fit(X)
+    grid = np.linspace(400, 1600, 20_001)
+    density = np.exp(model.score_samples(grid[:, None]))
+    assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-4)
+
+
+def test_beats_a_gaussian_where_the_data_is_curved():
+    X, held_out = make_X(2000), make_X(1000, seed=1)
+    model = RNADE(random_state=0, epochs=40).fit(X)
+    gaussian = scipy.stats.multivariate_normal(X.mean(0), np.cov(X.T))
+    assert model.score(held_out) > gaussian.logpdf(held_out).mean() + 0.2
+
+
+def test_same_seed_same_model():
+    X = make_X()
+    a, b = (RNADE(**QUICK).fit(X).score_samples(X) for _ in range(2))
+    np.testing.assert_array_equal(a, b)
+
+
+def test_grid_search_cross_validation_and_pipeline():
+    X = make_X(150)
+    base = RNADE(n_hidden=4, epochs=2, random_state=0)
+    search = GridSearchCV(base, {"n_components": [1, 3]}, cv=2).fit(X)
+    assert search.best_params_["n_components"] in (1, 3)
+    assert cross_val_score(base, X, cv=2).shape == (2,)
+    pipeline = make_pipeline(StandardScaler(), base).fit(X)
+    assert np.isfinite(pipeline.score(X))
+
+
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"]
+)
+def test_data_frames_give_names_that_are_checked(frame):
+    X = make_X(100)
+    columns = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]}
+    model = RNADE(**QUICK).fit(frame(columns))
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(
+        model.score_samples(frame(columns)), RNADE(**QUICK).fit(X).score_samples(X)
+    )
+    swapped = {"b": X[:, 1], "a": X[:, 0], "c": X[:, 2]}
+    with pytest.raises(ValueError, match="Feature names must be in the same order"):
+        model.score_samples(frame(swapped))
+    with pytest.raises(ValueError, match="Feature names unseen at fit time:\n- d"):
+        model.score_samples(frame({"a": X[:, 0], "b": X[:, 1], "d": X[:, 2]}))
+
+
+def test_frames_may_hold_whole_numbers_and_truths():
+    X = make_X(60)
+    frame = pd.DataFrame({"a": X[:, 0], "n": np.arange(60), "t": X[:, 0] > 1000})
+    with pytest.warns(SpikeWarning, match="column 'n', column 't'"):
+        RNADE(**QUICK).fit(frame)
+
+
+def test_row_weights_steer_the_fit():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(-3, 1, size=(150, 2)), rng.normal(3, 1, size=(150, 2))])
+    weights = np.repeat([1e-4, 1.0], 150)
+    model = RNADE(n_hidden=8, epochs=30, random_state=0).fit(X, sample_weight=weights)
+    assert model.sample(500, random_state=0).mean() > 2
+
+
+def test_rows_of_weight_zero_are_as_good_as_absent():
+    X = make_X(120)
+    weights = np.ones(120)
+    weights[100:] = 0
+    weighted = RNADE(**QUICK).fit(X, sample_weight=weights)
+    without = RNADE(**QUICK).fit(X[:100], sample_weight=np.ones(100))
+    np.testing.assert_array_equal(weighted.score_samples(X), without.score_samples(X))
+
+
+def test_pvalues_flag_the_odd_and_spare_the_usual():
+    X, fresh = make_X(2000), make_X(2000, seed=5)
+    model = RNADE(random_state=0, epochs=25, validation_fraction=0.3).fit(X)
+    p = model.pvalue(fresh)
+    assert (p <= 0.05).mean() == pytest.approx(0.05, abs=0.025)
+    assert ((p > 0) & (p <= 1)).all()
+    odd = fresh.copy()
+    odd[:, 1] += 0.05  # 15 standard deviations of the column
+    assert (model.pvalue(odd) <= 0.01).mean() > 0.95
+    worst = model.log_conditionals(odd).argmin(1)
+    assert (worst == 1).mean() > 0.9
+
+
+def test_held_out_score_is_that_of_rows_not_trained_on():
+    X = make_X()
+    model = RNADE(**QUICK).fit(X)
+    summary = model.held_out_score()
+    assert summary.n_rows == 30
+    assert summary.mean == pytest.approx(model.validation_scores_.mean())
+    # In the data's units: on standardised columns the history holds the same number.
+    best = model.history_[model.best_epoch_]["validation"]
+    shift = model.standardiser_.log_determinant_terms.sum()
+    assert summary.mean == pytest.approx(best + shift, abs=1e-4)
+
+
+def test_retraining_uses_all_rows_and_stops_at_the_same_likelihood():
+    X = make_X()
+    model = RNADE(n_hidden=8, epochs=30, random_state=0, retrain=True).fit(X)
+    target = model.history_[model.best_epoch_]["train"]
+    reached = [row["train"] for row in model.retrain_history_]
+    assert all(score < target for score in reached[:-1])
+    assert reached[-1] >= target or len(reached) == 31
+
+
+def test_constrained_samples_stay_in_the_datas_range():
+    X = make_X()
+    model = RNADE(**QUICK).fit(X)
+    rows = model.sample(300, 0, low=[990, -np.inf, 0], high=[1010, np.inf, 1])
+    assert rows[:, 0].min() >= 990 - 1e-9
+    assert rows[:, 0].max() <= 1010 + 1e-9
+    assert rows[:, 2].min() >= -1e-9
+
+
+def test_repeated_values_are_named_and_the_floor_holds():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=500), rng.integers(0, 3, size=500) * 10.0])
+    with pytest.warns(SpikeWarning, match="repeated values in column 1: .*dequantize=True"):
+        model = RNADE(n_hidden=8, epochs=60, learning_rate=0.02, random_state=0).fit(X)
+    # No component is narrower than the step of 10 allows: at most about the mass of one cell.
+    step_density = math.log(math.sqrt(12) / (10 * math.sqrt(2 * math.pi)))
+    assert model.log_conditionals(X)[:, 1].max() <= step_density + 1e-6
+    with pytest.warns(SpikeWarning):
+        free = RNADE(
+            n_hidden=8, epochs=60, learning_rate=0.02, random_state=0, sigma_floor=0.0
+        ).fit(X)
+    assert free.log_conditionals(X)[:, 1].max() > step_density + 1
+
+
+def test_dequantised_values_get_the_mass_of_their_cell():
+    """Of three equally likely values, a step of 1 apart, each has density 1/3."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 3, size=3000), rng.normal(size=3000)])
+    with pytest.warns(SpikeWarning):
+        model = RNADE(random_state=0, dequantize=True, epochs=60).fit(X)
+    density = np.exp(model.log_conditionals(X)[:, 0]).mean()
+    assert density == pytest.approx(1 / 3, abs=0.06)
+
+
+def test_nothing_is_said_of_ordinary_columns():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        RNADE(**QUICK).fit(make_X())
+
+
+def test_training_that_does_not_help_is_told():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    with pytest.warns(TrainingWarning, match="did not improve .* learning_rate=1000 may be too"):
+        RNADE(n_hidden=4, epochs=3, random_state=0, learning_rate=1e3).fit(X)
+
+
+def test_binary_models_threshold_or_insist():
+    X = make_X(80)
+    model = NADE(binarize=0.5, **QUICK).fit(X)
+    np.testing.assert_array_equal(
+        model.score_samples(X), model.score_samples((X > 0.5).astype(float))
+    )
+    assert set(np.unique(model.sample(20, 0))) <= {0.0, 1.0}
+    with pytest.raises(ValueError, match=r"only values 0 and 1 with binarize=None; got .* row 0"):
+        FVSBN(binarize=None).fit(X)
+
+
+def test_progress_bar_is_drawn_on_stderr_when_asked(capfd):
+    RNADE(verbose=1, **QUICK).fit(make_X(60))
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "Training" in shown.err
+    RNADE(verbose=0, **QUICK).fit(make_X(60))
+    assert capfd.readouterr().err == ""
+
+
+def with_value(value, row=4, column=1):
+    X = make_X(20)
+    X[row, column] = value
+    return X
+
+
+CONSTANT = make_X(20) * [1, 0, 1]
+BAD_X = {
+    "nan": (
+        with_value(np.nan),
+        r"1 missing or infinite values \(NaN or inf\); the first is nan in row 4, column 1",
+    ),
+    "inf": (with_value(-np.inf), "the first is -inf in row 4, column 1"),
+    "none": (
+        pd.DataFrame({"a": [1.0, None, 2.5], "b": [1.0, 2.5, 3.5]}),
+        "the first is nan in row 1, column 'a'",
+    ),
+    "huge": (with_value(1e35), r"beyond 1e\+30.* the first is 1e\+35 in row 4, column 1"),
+    "constant": (CONSTANT, r"constant in column 1: .*\(all 20 rows"),
+    "constant-named": (pd.DataFrame(CONSTANT, columns=["a", "b", "c"]), "constant in column 'b'"),
+    "one-row": (make_X(1), r"1 sample\(s\)"),
+    "no-rows": (np.empty((0, 3)), r"0 sample\(s\)"),
+    "no-columns": (np.empty((5, 0)), r"0 feature\(s\)"),
+    "strings": (np.array([["a", "b"], ["c", "d"]]), "strings|could not convert"),
+    "text-column": (
+        pd.DataFrame({"a": [1.0, 2.0], "name": ["x", "y"]}),
+        "Column 'name' .* of X holds no numbers",
+    ),
+    "one-dimension": (np.arange(5.0), "Expected 2D array, got 1D array"),
+    "three-dimensions": (np.zeros((2, 2, 2)), "dim 3"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_X)
+def test_bad_rows_are_told_what_and_where(name):
+    X, message = BAD_X[name]
+    with pytest.raises(ValueError, match=message):
+        RNADE(**QUICK).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (scipy.sparse.csr_matrix(np.eye(3)), "Sparse data was passed"),
+        ("wine.csv", "Expected X to be a table of numbers; got str"),
+        ({"a": [1, 2]}, "Expected X to be a table of numbers; got dict"),
+        (np.array([[object(), 1.0], [2.0, 3.0]]), "float"),
+    ],
+    ids=["sparse", "path", "dict", "objects"],
+)
+def test_bad_types_are_refused(X, message):
+    with pytest.raises(TypeError, match=message):
+        RNADE(**QUICK).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"family": "gausian"}, "Unknown family 'gausian'.*Did you mean 'gaussian'"),
+        ({"family": "bernoulli"}, "Unknown family 'bernoulli'; expected one of 'gaussian', 'lap"),
+        ({"activation": "sigmoidal"}, "Unknown activation 'sigmoidal'.*Did you mean 'sigmoid'"),
+        ({"recipe": "paperr"}, "Unknown recipe 'paperr'.*Did you mean 'paper'"),
+        ({"device": "gpu"}, "Unknown device 'gpu'"),
+        ({"dtype": "float16"}, "Unknown dtype 'float16'"),
+        ({"backend": "vectorized"}, "Unknown backend 'vectorized'.*Did you mean 'vectorised'"),
+        ({"n_hidden": 0}, "n_hidden must be a whole number >= 1; got 0"),
+        ({"n_hidden": 2.5}, "n_hidden must be a whole number >= 1; got 2.5"),
+        ({"n_components": -1}, "n_components must be a whole number >= 1; got -1"),
+        ({"learning_rate": 0}, "learning_rate must be a number > 0; got 0"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number > 0; got 'fast'"),
+        ({"batch_size": 0}, "batch_size must be a whole number >= 1; got 0"),
+        ({"epochs": -1}, "epochs must be a whole number >= 1; got -1"),
+        ({"validation_fraction": 0}, "validation_fraction must be a number > 0 and <= 0.9; got 0"),
+        ({"validation_fraction": 1.5}, "validation_fraction must be .* got 1.5"),
+        ({"sigma_floor": "none"}, "sigma_floor must be 'auto' or a number >= 0; got 'none'"),
+        ({"sigma_floor": -1.0}, "sigma_floor must be a number >= 0; got -1.0"),
+        ({"order": [0, 1]}, "order must be a permutation of 0 to 2"),
+        ({"order": "rastr"}, "order must be None, 'raster', 'random' or a permutation"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_told_what_is_wrong(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        RNADE(**(QUICK | parameters)).fit(make_X(30))
+
+
+def test_cuda_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ValueError, match="device='cuda' was asked for, .* sees no CUDA device"):
+        RNADE(n_hidden=4, device="cuda").fit(make_X(30))
+
+
+def test_scoring_checks_columns_and_fit_first():
+    X = make_X(30)
+    with pytest.raises(ValueError, match="not fitted yet"):
+        RNADE().score_samples(X)
+    model = RNADE(**QUICK).fit(X)
+    with pytest.raises(ValueError, match="X has 2 features, but RNADE is expecting 3"):
+        model.score_samples(X[:, :2])
+    with pytest.raises(ValueError, match="n_samples must be a whole number >= 1; got 0"):
+        model.sample(0)
+    with pytest.raises(ValueError, match=r"Expected low of shape \(3,\).* got \(2,\)"):
+        model.sample(1, low=[0, 0])
+    with pytest.raises(ValueError, match="low holds NaN"):
+        model.sample(1, low=[0, np.nan, 0])
+
+
+def test_negative_or_vanishing_weights_are_refused():
+    X = make_X(30)
+    with pytest.raises(ValueError, match="[Nn]egative"):
+        RNADE(**QUICK).fit(X, sample_weight=-np.ones(30))
+    with pytest.raises(ValueError, match=r"Found 1 sample\(s\) of positive weight"):
+        RNADE(**QUICK).fit(X, sample_weight=np.eye(30)[0])
