@@ -83,7 +83,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[st
         raise ModelFileError(f"{path} is damaged or cut short ({error}).") from error
     if description.pop("sha256", None) != _digest(tensors, description):
         raise ModelFileError(f"{path} was altered after it was saved: its checksum is wrong.")
-    return tensors, description["settings"]
+    versions = {key: description[key] for key in ("format_version", "library_version")}
+    return tensors, description["settings"] | versions
 
 
 def _check_header(path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from rnade.backends import dispatch, vectorised
 from rnade.backends.parameters import Activation, Parameters, check_activation
@@ -210,7 +210,8 @@ class AbstractAutoregressive(AbstractDensity):
 
 def _make_order(order: Order, n_models: int, n_dimensions: int, generator: Generator) -> Tensor:
     """Orders of shape (M, D) from what the user gave."""
-    identity = torch.arange(n_dimensions)
+    # On the CPU whatever the default device: a model file is first read on none ("meta").
+    identity = torch.arange(n_dimensions, device="cpu")
     if order is None or (isinstance(order, str) and order == "raster"):
         return identity.repeat(n_models, 1)
     if isinstance(order, str):
@@ -219,14 +220,23 @@ def _make_order(order: Order, n_models: int, n_dimensions: int, generator: Gener
                 f"order must be None, 'raster', 'random' or a permutation; got {order!r}."
             )
         return torch.stack(
-            [torch.randperm(n_dimensions, generator=generator) for _ in range(n_models)]
+            [
+                torch.randperm(n_dimensions, generator=generator, device="cpu")
+                for _ in range(n_models)
+            ]
         )
-    # Checked on the CPU whatever the default device, since a model file is read on none ("meta").
     given = torch.as_tensor(order, dtype=torch.int64, device="cpu")
-    identity = torch.arange(n_dimensions, device="cpu")
     given = given.expand(n_models, -1) if given.ndim == 1 else given
     if given.shape != (n_models, n_dimensions) or (given.sort(1).values != identity).any():
         raise ValueError(
             f"order must be a permutation of 0 to {n_dimensions - 1}; got {given.tolist()}."
         )
     return given.clone()
+
+
+def drawn(scale: float, shape: tuple[int, ...], generator: Generator) -> nn.Parameter:
+    """A parameter of normal draws; without values where the default device has none ("meta")."""
+    values = torch.empty(shape)
+    return nn.Parameter(
+        values if values.is_meta else values.normal_(0, scale, generator=generator)
+    )

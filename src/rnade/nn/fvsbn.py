@@ -59,7 +59,7 @@ class FVSBNModule(AbstractAutoregressive):
         M, D = self.n_models, self.n_dimensions
         self.V = nn.Parameter(torch.zeros(M, D, D, 1))
         self.b = nn.Parameter(torch.zeros(M, D, 1))
-        self.register_buffer("W", torch.eye(D).repeat(M, 1, 1))
+        self.register_buffer("W", torch.eye(D).expand(M, D, D).clone())
         self.register_buffer("c", torch.zeros(M, D))
         self.register_buffer("rho", torch.ones(M, D))
 

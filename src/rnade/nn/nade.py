@@ -7,7 +7,7 @@ from rnade.backends.parameters import Parameters
 from rnade.checks import positive_int
 from rnade.families import Bernoulli
 from rnade.families.base import fresh_generator
-from rnade.nn.autoregressive import AbstractAutoregressive, Order
+from rnade.nn.autoregressive import AbstractAutoregressive, Order, drawn
 
 
 class NADEModule(AbstractAutoregressive):
@@ -68,8 +68,7 @@ class NADEModule(AbstractAutoregressive):
         self.n_hidden, self.tied_weights = H, tied_weights
 
         def draw(scale: float, *shape: int) -> nn.Parameter:
-            scale = scale if weight_scale is None else weight_scale
-            return nn.Parameter(scale * torch.randn(*shape, generator=generator))
+            return drawn(scale if weight_scale is None else weight_scale, shape, generator)
 
         self.W = draw(D**-0.5, M, D, H)
         self.c = draw(1.0, M, H)

@@ -7,7 +7,7 @@ from rnade.backends.parameters import Parameters
 from rnade.checks import positive_int
 from rnade.families import AbstractFamily, GaussianMixture
 from rnade.families.base import fresh_generator
-from rnade.nn.autoregressive import AbstractAutoregressive, Order
+from rnade.nn.autoregressive import AbstractAutoregressive, Order, drawn
 
 
 class RNADEModule(AbstractAutoregressive):
@@ -86,8 +86,7 @@ class RNADEModule(AbstractAutoregressive):
         self.n_hidden = H
 
         def draw(scale: float, *shape: int) -> nn.Parameter:
-            scale = scale if weight_scale is None else weight_scale
-            return nn.Parameter(scale * torch.randn(*shape, generator=generator))
+            return drawn(scale if weight_scale is None else weight_scale, shape, generator)
 
         self.W = draw(D**-0.5, M, D, H)
         self.c = draw(1.0, M, H)

@@ -1,0 +1,5 @@
+"""The command ``rnade``."""
+
+from rnade.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,14 @@
+"""Tables of numbers from CSV and Parquet files, and back into them."""
+
+from rnade.tables.reading import read_table
+from rnade.tables.table import NOT_CHOSEN, Table
+from rnade.tables.writing import check_destination, table_format, write_table
+
+__all__ = [
+    "NOT_CHOSEN",
+    "Table",
+    "check_destination",
+    "read_table",
+    "table_format",
+    "write_table",
+]

@@ -1,0 +1,164 @@
+"""How a CSV file is written: its encoding, its separator, and whether it has a header line."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from statistics import median
+
+from rnade.exceptions import TableError
+
+# How people write "no value". The empty cell is one of them.
+MISSING = frozenset(
+    (
+        *("", "?", "NA", "na", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>"),
+        *("NaN", "nan", "NAN", "-nan", "-NaN"),
+        *("NULL", "Null", "null", "None", "none"),
+    )
+)
+
+BLANKS = " "  # stands for a run of blanks and tabs, as in the older files of the UCI collection
+SEPARATORS = ("\t", ";", "|", ",", BLANKS)  # of two that fit equally well, the earlier one
+_SPOKEN = {
+    "tab": "\t",
+    "\\t": "\t",
+    "semicolon": ";",
+    "pipe": "|",
+    "comma": ",",
+    "blank": BLANKS,
+    "blanks": BLANKS,
+    "space": BLANKS,
+}
+
+_SAMPLE_BYTES = 1 << 16
+_SAMPLE_RECORDS = 200
+_SAMPLE_LINES = 20  # at least
+
+NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?i:inf|infinity)"
+DECIMAL_COMMA = r"[+-]?(?:\d+,\d*|,\d+)(?:[eE][+-]?\d+)?"
+_is_number = re.compile(f"(?:{NUMBER}|{DECIMAL_COMMA})").fullmatch
+_control = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]").search
+
+
+def named_separator(separator: str) -> str:
+    """Give the character that a person means by a separator's name, such as ``tab``."""
+    character = _SPOKEN.get(separator.lower(), separator)
+    if len(character) != 1 or character in '"\n\r' or not character.isascii():
+        raise TableError(
+            f"Expected a separator of one character, or one of tab, comma, semicolon, pipe, "
+            f"blank; got {separator!r}."
+        )
+    return character
+
+
+def as_utf8(data: bytes, source: str) -> bytes:
+    """Bring the bytes of a text file to UTF-8 without a mark at the start, or say it is no text.
+
+    Text that is not UTF-8 is taken for Windows-1252, the usual other choice of spreadsheets: it
+    can matter only for the names of columns.
+    """
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        try:
+            return data.decode("utf-16").encode()
+        except UnicodeError:
+            raise TableError(f"{source} is neither text nor Parquet.") from None
+    if b"\0" in data or _control(data, 0, _SAMPLE_BYTES):
+        hint = " It looks like a zip or Excel file: save it as CSV." if data[:2] == b"PK" else ""
+        raise TableError(f"{source} is neither text nor Parquet.{hint}")
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if data.isascii():
+        return data
+    try:
+        data.decode()
+    except UnicodeError:
+        try:
+            return data.decode("cp1252").encode()
+        except UnicodeError:
+            raise TableError(f"{source} is neither text nor Parquet.") from None
+    return data
+
+
+def numbered_records(
+    text: str, separator: str, *, strict: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield each record with the line it starts in, counted from 1; slow, for samples and errors.
+
+    A blank line is an empty record. With `strict`, an open quote raises `csv.Error`.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
+    line = 1
+    for cells in reader:
+        yield line, cells
+        line = reader.line_num + 1
+
+
+def squeeze_blanks(data: bytes) -> bytes:
+    """Write each run of blanks outside quotes as one tab, and as nothing at the ends of lines."""
+    # Quoted parts are matched first and so survive; most such files have none.
+    data = re.sub(rb'("(?:[^"\n]|"")*")|[ \t]+', lambda m: m[1] or b"\t", data)
+    return re.sub(rb"(?m)^\t+|\t+(?=\r?$)", b"", data)
+
+
+def sample(data: bytes) -> bytes:
+    """Give whole lines from the start of the file, enough to judge it by."""
+    end = data.find(b"\n", _SAMPLE_BYTES)
+    # A table of thousands of columns may fill the sample with its header alone.
+    while 0 <= end < len(data) and data.count(b"\n", 0, end) < _SAMPLE_LINES:
+        end = data.find(b"\n", end + 1)
+    return data if end < 0 else data[: end + 1]
+
+
+def sample_records(data: bytes, separator: str) -> list[list[str]]:
+    """Give the first records of a file, cells stripped, blank lines left out."""
+    data = sample(data)
+    if separator == BLANKS:
+        data, separator = squeeze_blanks(data), "\t"
+    rows = (row for _, row in numbered_records(data.decode(errors="replace"), separator) if row)
+    try:
+        return [[cell.strip() for cell in row] for row in islice(rows, _SAMPLE_RECORDS)]
+    except csv.Error:  # a cell beyond the reader's limit: an open quote, reported by the reading
+        return []
+
+
+def find_separator(data: bytes) -> str | None:
+    """Find the separator that splits most records and makes the most of their cells numbers.
+
+    Returns
+    -------
+    str or None
+        None if none does: the file has one column, or no numbers.
+    """
+    best, separator = 0.0, None
+    for candidate in SEPARATORS:
+        rows = sample_records(data, candidate)
+        if not rows or median(map(len, rows)) < 2:
+            continue
+        cells = [cell for row in rows for cell in row]
+        numbers = sum(_is_number(cell) is not None for cell in cells) / len(cells)
+        if numbers > best:
+            best, separator = numbers, candidate
+    return separator
+
+
+def find_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Tell whether the first record names the columns, by a vote of the columns.
+
+    A column votes for a header if its first cell is no number and most of its others are, and
+    against if its first cell is a number. Without a vote (all is text) there is a header.
+    """
+    first, rest = rows[0], rows[1:]
+    votes = 0
+    decided = False
+    for d, cell in enumerate(first):
+        if cell in MISSING:
+            continue
+        if _is_number(cell):
+            votes -= 1
+            decided = True
+            continue
+        others = [row[d] for row in rest if d < len(row) and row[d] not in MISSING]
+        if 2 * sum(_is_number(other) is not None for other in others) > len(others):
+            votes += 1
+            decided = True
+    return votes > 0 or not decided

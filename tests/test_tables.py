@@ -1,0 +1,536 @@
+"""Reading and writing tables: what is understood, and what each refusal says."""
+
+import gzip
+import io
+import os
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rnade.exceptions import TableError
+from rnade.tables import (
+    NOT_CHOSEN,
+    check_destination,
+    read_table,
+    table_format,
+    write_table,
+)
+
+
+@pytest.fixture
+def in_folder(tmp_path, monkeypatch):
+    """Work in an empty folder, so that messages hold the bare file name."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def read(in_folder):
+    """Read a table from the text or bytes of a file."""
+
+    def read(content, *args, name="t.csv", **kwargs):
+        data = content.encode() if isinstance(content, str) else content
+        (in_folder / name).write_bytes(data)
+        return read_table(name, *args, **kwargs)
+
+    return read
+
+
+def message(read, *args, **kwargs):
+    with pytest.raises(TableError) as caught:
+        read(*args, **kwargs)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# Each is the table ((1.5, 2), (3, 4.25)) under the names a and b.
+DIALECTS = {
+    "comma": "a,b\n1.5,2\n3,4.25\n",
+    "semicolon": "a;b\n1.5;2\n3;4.25\n",
+    "tab": "a\tb\n1.5\t2\n3\t4.25\n",
+    "pipe": "a|b\n1.5|2\n3|4.25\n",
+    "blanks": "  a   b\n 1.5  2\n 3    4.25  \n",
+    "blanks and tabs": "a \t b\n1.5\t 2\n3 4.25\n",
+    "quoted blanks": '"a"  b\n1.5  2\n3 "4.25"\n',
+    "decimal comma": "a;b\n1,5;2\n3;4,25\n",
+    "decimal comma, tabs": "a\tb\n1,5\t2\n3\t4,25\n",
+    "decimal comma, blanks": "a b\n1,5 2\n3 4,25\n",
+    "quotes": '"a","b"\n"1.5","2"\n"3","4.25"\n',
+    "spaces after commas": "a, b\n1.5, 2\n3, 4.25\n",
+    "carriage returns": "a,b\r\n1.5,2\r\n3,4.25\r\n",
+    "old Mac": "a,b\r1.5,2\r3,4.25\r",
+    "no final newline": "a,b\n1.5,2\n3,4.25",
+    "blank lines": "\n\na,b\n\n1.5,2\n\n3,4.25\n\n\n",
+    "lines of blanks": "a,b\n1.5,2\n   \n3,4.25\n  \n",
+    "byte order mark": "\ufeffa,b\n1.5,2\n3,4.25\n",
+    "UTF-16": "a,b\n1.5,2\n3,4.25\n".encode("utf-16"),
+    "gzip": gzip.compress(b"a,b\n1.5,2\n3,4.25\n"),
+    "exponents and signs": "a,b\n+15e-1,2.\n3,4.25E+00\n",
+    "padded": "a,b\n  1.5 , 2\n3,  4.25 \n",
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_dialects_are_found_out(read, dialect):
+    table = read(DIALECTS[dialect])
+    assert table.names == ("a", "b")
+    assert table.has_header
+    np.testing.assert_array_equal(table.values, [[1.5, 2.0], [3.0, 4.25]])
+    assert table.values.dtype == np.float64
+    assert table.left_out == {}
+    assert table.dropped_rows == 0
+    np.testing.assert_array_equal(table.rows, [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        ("tab", "a\tb\n1\t2\n"),
+        ("\\t", "a\tb\n1\t2\n"),
+        (":", "a:b\n1:2\n"),
+        ("blank", "a b\n1 2\n"),
+    ],
+)
+def test_separator_can_be_said(read, said, content):
+    np.testing.assert_array_equal(read(content, separator=said).values, [[1, 2]])
+
+
+def test_unknown_separator(read):
+    assert message(read, "a,b\n1,2\n", separator="::") == (
+        "Expected a separator of one character, or one of tab, comma, semicolon, pipe, blank; "
+        "got '::'."
+    )
+
+
+def test_comma_file_with_blanks_and_semicolons_in_text(read):
+    table = read("name,n,m\nNew York; east,1,2\nLos Angeles; west,3,4\n")
+    assert table.names == ("n", "m")
+    assert table.left_out == {"name": "text (such as 'New York; east')"}
+
+
+def test_one_column(read):
+    table = read("fixed acidity\n7.5\n8\n\n")
+    assert table.names == ("fixed acidity",)
+    np.testing.assert_array_equal(table.values, [[7.5], [8.0]])
+
+
+def test_blank_line_in_one_column_is_a_missing_cell(read):
+    assert "1 missing cell, the first in line 3," in message(read, "a\n1\n\n3\n")
+
+
+def test_header_is_found_missing(read):
+    table = read("1.5,2,red\n3,4,blue\n")
+    assert not table.has_header
+    assert table.names == ("x1", "x2")
+    assert table.left_out == {"x3": "text (such as 'red')"}
+
+
+@pytest.mark.parametrize(
+    ("header", "names", "n_rows"), [(True, ("2019", "2020"), 1), (False, ("x1", "x2"), 2)]
+)
+def test_header_can_be_forced(read, header, names, n_rows):
+    table = read("2019,2020\n1,2\n", header=header)
+    assert table.names == names
+    assert len(table.values) == n_rows
+
+
+def test_header_in_doubt_is_no_header(read):
+    assert "'id' is not a number; if this line names the columns, say --header" in message(
+        read, "id,2019\n1,2\n3,4\n"
+    )
+
+
+def test_decimal_commas_are_told_from_separators(read):
+    table = read("1,5 2,5 3,5\n4,5 5,5 6,5\n")
+    np.testing.assert_array_equal(table.values, [[1.5, 2.5, 3.5], [4.5, 5.5, 6.5]])
+
+
+def test_names_asked_of_a_file_without_a_header(read):
+    assert message(read, "1,2\n3,4\n", ["a"]) == (
+        "t.csv has no column 'a'; it has no header, so its columns are 'x1', 'x2'."
+    )
+
+
+def test_unnamed_columns_are_called_by_position(read):
+    assert read(",a\n1,2\n3,4\n").names == ("x1", "a")
+
+
+def test_names_outside_ascii_survive_windows_text(read):
+    assert read("größe,b\n1,2\n".encode("cp1252")).names == ("größe", "b")
+
+
+def test_quoted_line_breaks(read):
+    table = read('a,"note\nmore",b\n1,"x\ny",2\n3,z,4\n')
+    assert table.names == ("a", "b")
+    np.testing.assert_array_equal(table.values, [[1, 2], [3, 4]])
+
+
+def test_quoted_line_breaks_across_blocks(read, monkeypatch):
+    monkeypatch.setattr("rnade.tables.delimited._BLOCK_BYTES", 64)
+    table = read("a,note\n" + '1,"x\ny\nz"\n' * 50)
+    assert table.values.shape == (50, 1)
+
+
+def test_standard_input(monkeypatch):
+    stdin = io.TextIOWrapper(io.BytesIO(b"a,b\n1,2\n"))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    table = read_table("-")
+    assert table.source == "standard input"
+    np.testing.assert_array_equal(table.values, [[1, 2]])
+
+
+def test_kinds_of_columns(read):
+    table = read(
+        "whole,real,flag,Flag,day,time,other day,word,none\n"
+        "1,1.5,true, TRUE,2020-01-31,12:30,31/1/2020,red,\n"
+        "2,2.5,false,False,2020-02-01,12:31,1/2/2020,blue,NA\n"
+    )
+    assert table.names == ("whole", "real", "flag", "Flag")
+    np.testing.assert_array_equal(table.values, [[1, 1.5, 1, 1], [2, 2.5, 0, 0]])
+    assert table.left_out == {
+        "day": "dates",
+        "time": "times",
+        "other day": "dates",
+        "word": "text (such as 'red')",
+        "none": "empty",
+    }
+
+
+def test_constant_columns_are_left_out_on_request(read):
+    content = "a,b\n1,7\n2,7\n"
+    assert read(content).names == ("a", "b")
+    table = read(content, constant="leave out")
+    assert table.names == ("a",)
+    assert table.left_out == {"b": "constant (7 in every row)"}
+
+
+def test_one_row_has_no_constant_columns(read):
+    assert read("a,b\n1,2\n", constant="leave out").names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "spelling", ["", " ", "NA", " NA", "NaN", "nan", "null", "NULL", "None", "N/A", "?", '""']
+)
+def test_missing_cells(read, spelling):
+    content = f"a,b\n1,2\n3,{spelling}\n{spelling},4\n5,6\n"
+    assert message(read, content) == (
+        "t.csv has 2 missing cells, the first in line 3, column 'b'; mend them, or leave such "
+        "rows out with --missing drop."
+    )
+    table = read(content, missing="drop")
+    np.testing.assert_array_equal(table.values, [[1, 2], [5, 6]])
+    assert table.dropped_rows == 2
+    np.testing.assert_array_equal(table.rows, [1, 4])
+
+
+@pytest.mark.parametrize("spelling", ["inf", "-inf", "Infinity", "1e400"])
+def test_infinite_cells(read, spelling):
+    content = f"a,b\n1,2\n3,{spelling}\n"
+    assert message(read, content).startswith("t.csv has 1 infinite cell, the first in line 3,")
+    assert read(content, missing="drop").dropped_rows == 1
+
+
+def test_missing_and_infinite_cells(read):
+    assert message(read, "a,b\n1,2\n3,inf\n,4\n").startswith(
+        "t.csv has 1 missing and 1 infinite cells, the first in line 3, column 'b';"
+    )
+
+
+def test_lines_are_those_of_the_file(read):
+    """Blank lines, lines of blanks and quoted line breaks all count, as in an editor."""
+    content = '\na,note,b\n\n1,"x\ny",2\n   \n3,"z",\n'
+    assert "the first in line 7, column 'b'" in message(read, content)
+
+
+def test_missing_cells_everywhere(read):
+    content = "a,b,c\n1,,\n2,3,\n,4,5\n"
+    assert message(read, content, missing="drop") == (
+        "t.csv: no row is left, each has a missing cell (most in column 'c')."
+    )
+
+
+def test_stray_word(read):
+    assert message(read, "a,b\n1,2\n3,4\n5,six\n") == (
+        "t.csv: line 4, column 'b': 'six' is not a number, as most of the column is; mend the "
+        "cell or leave the column out."
+    )
+
+
+def test_stray_word_in_a_first_line_that_may_be_a_header(read):
+    assert message(read, "1,2,x\n3,4,5\n6,7,8\n") == (
+        "t.csv: line 1, column 'x3': 'x' is not a number; if this line names the columns, say "
+        "--header."
+    )
+
+
+def test_stray_word_is_told_from_text_at_half(read):
+    assert "'x' is not a number" in message(read, "a,b\n1,1\n2,2\n3,x\n4,y\n")
+    assert read("a,b\n1,1\n2,z\n3,x\n4,y\n").left_out == {"b": "text (such as 'z')"}
+
+
+def test_stray_word_in_a_column_not_chosen_is_no_error(read):
+    content = "a,b\n1,2\n3,4\n5,six\n"
+    assert read(content, exclude=["b"]).names == ("a",)
+    assert read(content, ["a"]).left_out == {"b": NOT_CHOSEN}
+
+
+@pytest.mark.parametrize(
+    ("content", "word", "advice"),
+    [
+        ("a;b\n1,5;2.5\n2,5;3.5\n", "2.5", "(decimals have a comma in this file)"),
+        ('a,b\n1,"1,234"\n2,"5,678"\n', "1,234", "mend the cell"),
+        ('a,b\n1,"1,5"\n2,"2,5"\n', "1,5", "mend the cell"),
+        ("a\tb\n1\t1,234\n2\t5,678\n", "1,234", "mend the cell"),
+    ],
+)
+def test_doubtful_decimal_marks_are_errors(read, content, word, advice):
+    """A comma may stand for thousands: better an error than numbers a thousand times off."""
+    text = message(read, content)
+    assert f"line 2, column 'b': '{word}' is not a number" in text
+    assert advice in text
+
+
+def test_columns_by_name_in_the_order_asked_for(read):
+    table = read("a,b,c\n1,2,3\n4,5,6\n", ["c", "a"])
+    assert table.names == ("c", "a")
+    np.testing.assert_array_equal(table.values, [[3, 1], [6, 4]])
+    assert table.left_out == {"b": NOT_CHOSEN}
+
+
+def test_columns_by_position_without_a_header(read):
+    table = read("1,2,3\n4,5,6\n", ["3", "x1"])
+    assert table.names == ("x3", "x1")
+    np.testing.assert_array_equal(table.values, [[3, 1], [6, 4]])
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (["alcohl"], "t.csv has no column 'alcohl'; did you mean 'alcohol'?"),
+        (["PH"], "t.csv has no column 'PH'; did you mean 'pH'?"),
+        (["zzz"], "t.csv has no column 'zzz'; it has 'alcohol', 'pH'."),
+        (["1"], "t.csv has no column '1'; it has 'alcohol', 'pH'."),
+        (["zzz", "qqq"], "t.csv has no columns 'zzz', 'qqq'; it has 'alcohol', 'pH'."),
+        (["pH", "pH"], "Column 'pH' is asked for more than once."),
+    ],
+)
+def test_columns_that_are_not_there(read, columns, expected):
+    assert message(read, "alcohol,pH\n1,2\n3,4\n", columns) == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "constant", "expected"),
+    [
+        (["w"], "keep", "t.csv: column 'w' cannot be used: text (such as 'red')."),
+        (["k"], "leave out", "t.csv: column 'k' cannot be used: constant (7 in every row)."),
+        (["e"], "keep", "t.csv has 2 missing cells, the first in line 2, column 'e';"),
+    ],
+)
+def test_columns_asked_for_are_never_left_out(read, columns, constant, expected):
+    content = "a,w,k,e\n1,red,7,\n2,blue,7,\n"
+    assert message(read, content, ["a", *columns], constant=constant).startswith(expected)
+
+
+BAD = {
+    "empty": (b"", "t.csv is empty."),
+    "blank": (b" \n\n  \n", "t.csv is empty."),
+    "header only": (b"a,b\n", "t.csv has a header but no rows."),
+    "header and blank lines": (b"a,b\r\n\r\n", "t.csv has a header but no rows."),
+    "no numbers": (
+        b"a,b\nred,2020-01-01\nblue,2020-01-02\n",
+        "t.csv has no numeric column that can be used ('a': text (such as 'red'); 'b': dates).",
+    ),
+    "too few cells": (b"a,b\n1,2\n3\n", "t.csv: line 3 has 1 cell; expected 2, as in the header."),
+    "too many cells": (
+        b"a,b\n1,2\n\n3,4,5\n",
+        "t.csv: line 4 has 3 cells; expected 2, as in the header.",
+    ),
+    "ragged without header": (
+        b"1,2\n3,4\n5,6,7\n",
+        "t.csv: line 3 has 3 cells; expected 2, as in the first line.",
+    ),
+    "ragged blanks": (
+        b"a b\n1 2\n3 4 5\n",
+        "t.csv: line 3 has 3 cells; expected 2, as in the header.",
+    ),
+    "same name twice": (b"a,b,a\n1,2,3\n", "t.csv has more than one column called 'a'."),
+    "rubbish": (bytes(range(256)) * 8, "t.csv is neither text nor Parquet."),
+    "picture": (b"\x89PNG\r\n\x1a\n" + b"abc", "t.csv is neither text nor Parquet."),
+    "high bytes": (b"a,b\n\x81\x8d,\x8f\n", "t.csv is neither text nor Parquet."),
+    "odd UTF-16": (b"\xff\xfea", "t.csv is neither text nor Parquet."),
+    "zip": (
+        b"PK\x03\x04\x14\x00",
+        "t.csv is neither text nor Parquet. It looks like a zip or Excel file: save it as CSV.",
+    ),
+    "open quote": (
+        b'a,b\n1,"2\n3,4\n5,6\n',
+        "t.csv: line 2 opens a quote that is never closed.",
+    ),
+    "cut gzip": (gzip.compress(b"a,b\n1,2\n")[:-9], "t.csv is a damaged or truncated gzip file."),
+    "too large": (
+        b"a,b\n1,2\n3,-4e31\n",
+        "t.csv: line 3, column 'b': -4e+31 is out of range; expected at most 1e+30 in size.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files(read, case):
+    content, expected = BAD[case]
+    assert message(read, content) == expected
+
+
+def test_out_of_range_names_the_line_after_dropped_rows(read):
+    text = message(read, "a\n1\nNA\n1e31\n2\n", missing="drop")
+    assert text.startswith("t.csv: line 4, column 'a': 1e+31 is out of range")
+
+
+def test_inch_marks_are_no_open_quotes(read):
+    assert read('a,size\n1,5"\n2,six\n').names == ("a",)
+    assert read('a,size\n1,"big"ish\n2,5"\n').names == ("a",)
+
+
+def test_files_that_cannot_be_read(in_folder, monkeypatch):
+    assert message(read_table, "nowhere.csv") == "There is no file nowhere.csv."
+    (in_folder / "folder").mkdir()
+    assert message(read_table, "folder") == ("folder is a folder; expected a CSV or Parquet file.")
+
+    def deny(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", deny)
+    assert message(read_table, "x.csv") == "x.csv cannot be read: Permission denied."
+
+
+def parquet(columns):
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def test_parquet(read):
+    from datetime import date
+    from decimal import Decimal
+
+    data = parquet(
+        {
+            "whole": pa.array([1, 2], pa.int32()),
+            "real": pa.array([0.5, 1.5], pa.float32()),
+            "flag": [True, False],
+            "money": [Decimal("1.25"), Decimal("2.50")],
+            "code": pa.array([3, 4]).dictionary_encode(),
+            "zip": ["01234", "56789"],
+            "colour": pa.array(["red", "blue"]).dictionary_encode(),
+            "day": [date(2020, 1, 1), date(2020, 1, 2)],
+            "list": [[1], [2]],
+            "none": pa.nulls(2),
+        }
+    )
+    for name in ("t.parquet", "t.dat"):  # known by its first bytes, whatever the suffix
+        table = read(data, name=name)
+        assert table.names == ("whole", "real", "flag", "money", "code")
+        np.testing.assert_array_equal(table.values, [[1, 0.5, 1, 1.25, 3], [2, 1.5, 0, 2.5, 4]])
+        assert table.left_out["zip"] == table.left_out["colour"] == "text"
+        assert table.left_out["day"] == "dates"
+        assert table.left_out["list"].startswith("values of type list")
+        assert table.left_out["none"] == "empty"
+
+
+def test_bad_parquet(read):
+    data = parquet({"a": [1.0, None, 2.0]})
+    assert "1 missing cell, the first in row 2, column 'a'" in message(read, data)
+    assert message(read, data[:-20]) == "t.csv is a damaged or truncated Parquet file."
+    assert message(read, b"a,b\n1,2\n", name="t.parquet") == (
+        "t.parquet is no Parquet file, whatever its name says."
+    )
+    assert message(read, b"", name="t.parquet") == "t.parquet is empty."
+    assert message(read, parquet({"a": pa.array([], pa.float64())})) == (
+        "t.csv has columns but no rows."
+    )
+
+
+def test_large_text_is_read_beyond_the_sample(read):
+    """A file of many blocks: types change and a word appears long after the sample."""
+    rows = [f"{i},{i / 4}" for i in range(20_000)]
+    assert read("a,b\n" + "\n".join(rows)).values[-1].tolist() == [19_999, 4999.75]
+    rows[15_000] = "x,1"
+    assert "line 15002, column 'a': 'x'" in message(read, "a,b\n" + "\n".join(rows))
+
+
+def test_wide_header_beyond_the_sample(read):
+    names = [f"a long name for column {d}" for d in range(4000)]
+    table = read(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
+    assert table.names == tuple(names)
+    assert table.values.shape == (1, 4000)
+
+
+def test_to_arrow_keeps_names_and_values(read):
+    arrow = read("a,b\n1,2\n3,4\n").to_arrow()
+    assert arrow.to_pydict() == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_what_is_written_is_read_back(in_folder, name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=50) * 10.0 ** rng.integers(-20, 20, size=50)
+    write_table({"a": x, "b, or c": -x, 'quote"d': x + 1}, name)
+    table = read_table(name)
+    assert table.names == ("a", "b, or c", 'quote"d')
+    np.testing.assert_array_equal(table.values, np.column_stack([x, -x, x + 1]))
+    assert os.listdir(in_folder) == [name]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [(["p", "q"], "p\nq"), (["p", "q,r"], '"p"\n"q,r"')]
+)
+def test_words_are_quoted_only_if_some_need_it(in_folder, words, expected):
+    write_table({"w": words}, "out.csv")
+    assert (in_folder / "out.csv").read_text() == f"w\n{expected}\n"
+
+
+def test_writing_to_standard_output(capfdbinary):
+    write_table({"a": [1.5, 2.0]})
+    assert capfdbinary.readouterr().out.splitlines() == [b"a", b"1.5", b"2"]
+
+
+def test_files_are_not_overwritten_unasked(in_folder):
+    (in_folder / "out.csv").write_text("mine")
+    with pytest.raises(TableError, match=r"^out.csv exists already; say --force to write over"):
+        write_table({"a": [1]}, "out.csv")
+    assert (in_folder / "out.csv").read_text() == "mine"
+    write_table({"a": [1]}, "out.csv", force=True)
+    assert (in_folder / "out.csv").read_text() == "a\n1\n"
+
+
+def test_places_that_cannot_be_written_to(in_folder, monkeypatch):
+    (in_folder / "folder.csv").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"folder\.csv: it is a directory"):
+        write_table({"a": [1]}, "folder.csv", force=True)
+    with pytest.raises(FileNotFoundError, match="the folder none does not exist"):
+        write_table({"a": [1]}, "none/out.csv")
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(TableError, match=r"The folder of out\.csv may not be written to\."):
+        check_destination("out.csv")
+
+
+def test_unknown_format():
+    assert table_format("a/b.PQ") == "parquet"
+    with pytest.raises(TableError, match=r"ending in \.csv or \.parquet; got 'a\.txt'"):
+        table_format("a.txt")
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_nothing_half_written_is_left(in_folder, monkeypatch, failure):
+    (in_folder / "out.csv").write_text("old")
+
+    def fail(*_):
+        raise failure
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(type(failure)):
+        write_table({"a": [1]}, "out.csv", force=True)
+    assert os.listdir(in_folder) == ["out.csv"]
+    assert (in_folder / "out.csv").read_text() == "old"
