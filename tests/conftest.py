@@ -1,6 +1,11 @@
 """Fixtures, and the tables of named constructors over which the property tests run."""
 
 import os
+
+# The test processes share the cores; threads within each would only get in each other's way.
+# Before torch is imported, and for the interpreters that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,9 +16,6 @@ from torch import Generator
 
 from rnade.families import AbstractFamily, Bernoulli, GaussianMixture, LaplaceMixture
 from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule, RNADEModule
-
-# The test processes share the cores; threads within each would only get in each other's way.
-torch.set_num_threads(1)
 
 FAMILIES: dict[str, AbstractFamily] = {
     "gaussian-1": GaussianMixture(1),

@@ -6,6 +6,7 @@ import importlib
 import io
 import pkgutil
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,17 @@ def modules() -> list[str]:
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.failed == 0
+
+
+def test_the_readmes_table_is_that_of_its_record():
+    """No figure is typed by hand: examples/demo_table.py writes the table from the record."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        demo_table = importlib.import_module("demo_table")
+    finally:
+        sys.path.pop(0)
+    readme = (ROOT / "README.md").read_text()
+    assert demo_table.with_table(readme) == readme
 
 
 def test_links_between_pages_lead_somewhere():

@@ -1,18 +1,23 @@
-"""Which backend computes a density, chosen from device, dtype and shape, with the reason."""
+"""Which backend computes, chosen from device, dtype and shape, with the reason.
+
+Nothing global decides: each call names its backend, or leaves the choice to `choose`, which can be
+asked what it chose and why. A backend that is asked for and cannot serve raises.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from rnade.backends import vectorised
 from rnade.backends.parameters import Activation, Parameters
 from rnade.checks import unknown_name
 from rnade.families.base import AbstractFamily
 
-BACKENDS = ("auto", "vectorised")
+BACKENDS = ("auto", "vectorised", "cpu", "gpu", "gpu-tf32", "gpu-bf16")
 
 # Elements of the largest tensor that the vectorised backend may make when it works in chunks:
 # 64 MiB in float32, which is small beside any machine's memory and large enough to be fast.
@@ -25,33 +30,59 @@ class Choice:
 
     Attributes
     ----------
-    name : str
+    name : "vectorised", "cpu" or "gpu"
+        The module of `rnade.backends` that computes.
     reason : str
-    chunk_rows : int
-        Rows it computes at a time when no gradient is wanted.
+    precision : "exact", "tf32" or "bf16"
+        Of the matrix products; only "gpu" has a choice.
     """
 
     name: str
     reason: str
-    chunk_rows: int
+    precision: str = "exact"
+
+    @property
+    def module(self) -> Any:
+        """The backend itself. Loaded on first use: numba and Triton are slow to import."""
+        return import_module(f"rnade.backends.{self.name}")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments that only this backend takes."""
+        return {"precision": self.precision} if self.name == "gpu" else {}
 
 
-def choose(parameters: Parameters, backend: str = "auto") -> Choice:
+def choose(
+    parameters: Parameters, family: AbstractFamily, activation: Activation, backend: str = "auto"
+) -> Choice:
     """Say which backend computes with these parameters, and why.
 
     Parameters
     ----------
     parameters : Parameters
         Their device, dtype and shape decide.
-    backend : str
-        "auto", or a backend's name; one that cannot serve raises a ValueError.
+    family : AbstractFamily
+    activation : "relu", "sigmoid" or "identity"
+    backend : {"auto", "vectorised", "cpu", "gpu", "gpu-tf32", "gpu-bf16"}
+        "auto" takes the fused kernels of the parameters' device where they can serve, and plain
+        torch elsewhere. A name is taken at its word: a ValueError says why it cannot be.
+        "gpu" computes products as exactly as float32 does; the other two are faster and coarser.
     """
     if backend not in BACKENDS:
         raise unknown_name(backend, list(BACKENDS), "backend")
-    M, D, H = parameters.W.shape
-    rows = max(1, CHUNK_ELEMENTS // (M * D * H))
-    reason = "asked for" if backend == "vectorised" else "plain torch works on any device"
-    return Choice("vectorised", reason, rows)
+    if backend == "vectorised":
+        return Choice("vectorised", "asked for")
+    if backend == "auto":
+        on_gpu = parameters.W.device.type == "cuda"
+        fused = Choice("gpu" if on_gpu else "cpu", "fused kernels for this device")
+        why_not = fused.module.supports(parameters, family, activation)
+        return fused if why_not is None else Choice("vectorised", f"plain torch, since {why_not}")
+    name, _, precision = backend.partition("-")
+    asked = Choice(name, "asked for", precision or "exact")
+    why_not = asked.module.supports(parameters, family, activation)
+    if why_not is not None:
+        raise ValueError(f"backend={backend!r} was asked for, but {why_not}.")
+    return asked
 
 
 def log_conditionals(
@@ -66,19 +97,26 @@ def log_conditionals(
 ) -> Float[Tensor, "M B D"]:
     """The D terms log p(x_d | x_<d) of each row, by the backend that `choose` names.
 
-    Where no gradient is wanted the rows are taken in chunks, so that memory does not grow with
-    the number of rows times D times H.
+    Where no gradient is wanted, memory does not grow with the number of rows times D times H.
     """
-    choice = choose(parameters, backend)
+    choice = choose(parameters, family, activation, backend)
 
     def compute(rows: Tensor) -> Tensor:
-        return vectorised.log_conditionals(
-            rows, parameters, family, activation, order, scale_mean_gradient=scale_mean_gradient
+        terms: Tensor = choice.module.log_conditionals(
+            rows,
+            parameters,
+            family,
+            activation,
+            order,
+            scale_mean_gradient=scale_mean_gradient,
+            **choice.options,
         )
+        return terms
 
-    if torch.is_grad_enabled():
+    if choice.name != "vectorised" or torch.is_grad_enabled():
         return compute(x)
-    return _in_chunks(compute, x, choice.chunk_rows)
+    M, D, H = parameters.W.shape
+    return _in_chunks(compute, x, max(1, CHUNK_ELEMENTS // (M * D * H)))
 
 
 def weighted_log_likelihood(
@@ -96,11 +134,18 @@ def weighted_log_likelihood(
 
     A scalar for each model lets the fused backends compute value and gradient in one pass.
     """
-    choose(parameters, backend)
-    terms = vectorised.log_conditionals(
-        x, parameters, family, activation, order, scale_mean_gradient=scale_mean_gradient
+    choice = choose(parameters, family, activation, backend)
+    value: Tensor = choice.module.weighted_log_likelihood(
+        x,
+        weights,
+        parameters,
+        family,
+        activation,
+        order,
+        scale_mean_gradient=scale_mean_gradient,
+        **choice.options,
     )
-    return (weights * terms.sum(-1)).sum(-1)
+    return value
 
 
 def sample(
@@ -113,12 +158,14 @@ def sample(
     generator: Generator,
     low: Float[Tensor, " D"] | None = None,
     high: Float[Tensor, " D"] | None = None,
+    backend: str = "auto",
 ) -> Float[Tensor, "M n D"]:
     """Exact draws, in chunks of rows."""
+    choice = choose(parameters, family, activation, backend)
     M, _, H = parameters.W.shape
     largest = max(1, CHUNK_ELEMENTS // (M * max(H, family.n_outputs)))
     pieces = [
-        vectorised.sample(
+        choice.module.sample(
             min(largest, n - start),
             parameters,
             family,
@@ -127,6 +174,7 @@ def sample(
             generator=generator,
             low=low,
             high=high,
+            **choice.options,
         )
         for start in range(0, n, largest)
     ]

@@ -57,6 +57,23 @@ def log_conditionals(
     return terms.transpose(1, 2)
 
 
+def weighted_log_likelihood(
+    x: Float[Tensor, "M B D"],
+    weights: Float[Tensor, "M B"],
+    parameters: Parameters,
+    family: AbstractFamily,
+    activation: Activation,
+    order: Int[Tensor, "M D"] | None = None,
+    *,
+    scale_mean_gradient: bool = False,
+) -> Float[Tensor, " M"]:
+    """Sum over rows of weight times log density, for each model."""
+    terms = log_conditionals(
+        x, parameters, family, activation, order, scale_mean_gradient=scale_mean_gradient
+    )
+    return (weights * terms.sum(-1)).sum(-1)
+
+
 def sample(
     n: int,
     parameters: Parameters,

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -36,7 +36,7 @@ class _Rows:
 
     x: Tensor
     weights: Tensor | None
-    at: Array
+    at: NDArray[np.int64]
 
 
 class AbstractAutoregressiveEstimator(DensityMixin, BaseEstimator):
@@ -128,12 +128,12 @@ class AbstractAutoregressiveEstimator(DensityMixin, BaseEstimator):
                 )
         self.standardiser_, self.resolution_ = self._prepare(X, weights)
         rng = make_rng(self.random_state)
-        shuffled = rng.permutation(len(X))
+        shuffled = rng.permutation(len(X)).astype(np.int64)
         n_held_out = min(len(X) - 1, max(1, round(fraction * len(X))))
         Z = torch.as_tensor(self.standardiser_.transform(X)).to(device, dtype)
         w = None if weights is None else torch.as_tensor(weights).to(device, dtype)
 
-        def rows(at: Array) -> _Rows:
+        def rows(at: NDArray[np.int64]) -> _Rows:
             index = torch.as_tensor(at, device=device)
             return _Rows(Z[index], None if w is None else w[index], at)
 
@@ -376,7 +376,8 @@ def make_rng(random_state: Any) -> np.random.RandomState:
     NumPy's global random state is never touched.
     """
     fresh = np.random.RandomState() if random_state is None else random_state
-    return check_random_state(fresh)
+    rng: np.random.RandomState = check_random_state(fresh)
+    return rng
 
 
 def resolve_device(device: str) -> torch.device:

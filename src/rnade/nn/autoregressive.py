@@ -157,7 +157,7 @@ class AbstractAutoregressive(AbstractDensity):
 
     def backend_choice(self) -> dispatch.Choice:
         """Which backend computes this module's densities, and why."""
-        return dispatch.choose(self.tied_parameters(), self.backend)
+        return dispatch.choose(self.tied_parameters(), self.family, self.activation, self.backend)
 
     def _log_conditionals(self, x: Tensor, scale_mean_gradient: bool = False) -> Tensor:
         return dispatch.log_conditionals(
@@ -185,6 +185,7 @@ class AbstractAutoregressive(AbstractDensity):
             generator=generator,
             low=low,
             high=high,
+            backend=self.backend,
         )
 
     def _order_or_none(self) -> Tensor | None:

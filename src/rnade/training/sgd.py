@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from rnade.backends.threads import one_torch_thread
 from rnade.exceptions import TrainingDivergedError
 from rnade.nn import AbstractAutoregressive
 from rnade.training.optimisers import AbstractOptimiser, Adam, Sgd, gradient_norms, per_model
@@ -118,18 +119,19 @@ def train(
             on_epoch(row)
         return row
 
-    record(0, 0.0)
-    try:
-        for epoch in range(1, recipe.epochs + 1):
-            rate = run.one_epoch(epoch)
-            row = record(epoch, rate)
-            if target is not None and row["train"] >= target:
-                break
-            if run.all_out_of_patience(epoch):
-                break
-            run.go_back_if_stuck(epoch, rate)
-    finally:
-        run.load_best()
+    with one_torch_thread():
+        record(0, 0.0)
+        try:
+            for epoch in range(1, recipe.epochs + 1):
+                rate = run.one_epoch(epoch)
+                row = record(epoch, rate)
+                if target is not None and row["train"] >= target:
+                    break
+                if run.all_out_of_patience(epoch):
+                    break
+                run.go_back_if_stuck(epoch, rate)
+        finally:
+            run.load_best()
     return Outcome(
         history, _plain(run.best_epochs), _plain(run.best_scores), _plain(run.train_at_best)
     )
@@ -152,6 +154,7 @@ class _Run:
         M, N = module.n_models, rows.shape[0]
         ones = torch.ones(N, dtype=rows.dtype, device=rows.device)
         self.weights = ones if weights is None else weights / weights.mean()
+        self.ones = torch.ones(M, dtype=rows.dtype, device=rows.device)
         self.batch_size = min(recipe.batch_size, N)
         self.updates_per_epoch = recipe.updates_per_epoch(N)
         self.batches = self._shuffled_batches()
@@ -191,13 +194,19 @@ class _Run:
             noise = torch.rand(x.shape, dtype=x.dtype, device=x.device, generator=self.generator)
             x = x + (noise - 0.5) * self.noise_width
         M, B = self.module.n_models, len(index)
-        w = (self.weights[index] / B).expand(M, B)
-        objective = self.module.weighted_log_likelihood(
+        # With the sign in the weights the fused backends hand over their gradients as they are.
+        w = (-self.weights[index] / B).expand(M, B)
+        loss = self.module.weighted_log_likelihood(
             x.expand(M, *x.shape), w, scale_mean_gradient=self.recipe.scale_mean_gradient
         )
-        gradients = torch.autograd.grad(-objective.sum(), self.parameters)
+        gradients = torch.autograd.grad(loss, self.parameters, self.ones)
+        self._apply(gradients, loss.detach(), rate)
+
+    @torch.no_grad()
+    def _apply(self, gradients: Sequence[Tensor], loss: Tensor, rate: float) -> None:
+        """Move the weights of the models whose loss and gradient are finite."""
         norms = gradient_norms(gradients)
-        finite = torch.isfinite(norms) & torch.isfinite(objective.detach())
+        finite = torch.isfinite(norms) & torch.isfinite(loss)
         usable = finite & self.active
         scale = torch.ones_like(norms)
         if self.recipe.clip_norm is not None:
@@ -209,9 +218,8 @@ class _Run:
         if self.average:
             # A short memory at first, so that the start is soon forgotten.
             decay = min(self.recipe.averaging, (1 + self.update) / (10 + self.update))
-            with torch.no_grad():
-                for mean, p in zip(self.average, self.parameters, strict=True):
-                    mean.lerp_(p, 1 - decay)
+            for mean, p in zip(self.average, self.parameters, strict=True):
+                mean.lerp_(p, 1 - decay)
 
     @contextmanager
     def evaluated_weights(self) -> Iterator[None]:

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios in one run, beside peers and the machine's own limits."""

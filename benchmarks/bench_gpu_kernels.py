@@ -1,0 +1,300 @@
+"""Time the GPU kernels on one device: checks first, then a table against the figures to reach.
+
+    python benchmarks/bench_gpu_kernels.py            checks and the table, about 90 s on an H200
+    python benchmarks/bench_gpu_kernels.py --sweep    also other tilings, compiled in parallel
+    python benchmarks/bench_gpu_kernels.py --profile  also each kernel's time in a training step
+
+Needs a CUDA device and Triton. Times are medians with 20 and 80 percent quantiles; training steps
+are CUDA graphs of gradient and momentum update, replayed.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from rnade.backends import _gpu_tiling as tiling
+from rnade.backends import gpu, vectorised
+from rnade.backends.parameters import Parameters
+from rnade.families import make_family
+
+MOST_MS = {
+    "log density bf16": 35.0,
+    "log density tf32": 90.0,
+    "log density exact": 250.0,
+    "sampling exact": 100.0,
+    "step D=63 H=512": 0.045,
+    "step D=231 H=1024": 0.2,
+}
+SHAPES = {"step D=63 H=512": (63, 512, 20, 25), "step D=231 H=1024": (231, 1024, 20, 25)}
+
+
+def make(M: int, D: int, H: int, K: int, family: str = "gaussian", seed: int = 0) -> Parameters:
+    """Parameters of the size that training gives: outputs of order 1, scales near 0.4."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    P = make_family(family, K).n_outputs
+    b = 0.3 * draw(M, D, P)
+    b[..., 2 * K :] -= 1
+    W, c, rho = 0.05 * draw(M, D, H), 0.05 * draw(M, H), 1 + 0.1 * draw(M, D)
+    return Parameters(*(t.cuda() for t in (W, c, rho, draw(M, D, H, P) / H**0.5, b)))
+
+
+def double(parameters: Parameters) -> Parameters:
+    return Parameters(*(None if t is None else t.double() for t in parameters))  # type: ignore[arg-type]
+
+
+def quantiles(run: Callable[[], Any], repeats: int) -> tuple[float, float, float]:
+    """Median and 20 and 80 percent quantiles in ms."""
+    run()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        run()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    times.sort()
+    return times[len(times) // 2], times[len(times) // 5], times[len(times) * 4 // 5]
+
+
+def check() -> None:
+    """Value and gradients against float64, relative to the largest entry."""
+    print("check: family activation precision, then relative errors of value, x, W, c, rho, V, b")
+    for family, activation, precision in [
+        ("gaussian", "relu", "exact"),
+        ("gaussian", "relu", "tf32"),
+        ("gaussian", "relu", "bf16"),
+        ("laplace", "sigmoid", "exact"),
+        ("bernoulli", "identity", "exact"),
+    ]:
+        M, B, D, H, K = 2, 37, 13, 70, 5
+        f = make_family(family, K)
+        p = make(M, D, H, K, family)
+        x = torch.randn(M, B, D, device="cuda")
+        x = (x > 0).float() if family == "bernoulli" else x
+        order = torch.stack([torch.randperm(D) for _ in range(M)]).cuda()
+        upstream = torch.randn(M, B, D, device="cuda")
+
+        def gradients(function: Any, x: Any, p: Any, upstream: Any, **more: Any) -> list[Any]:
+            leaves = [t.detach().requires_grad_() for t in (x, *p[:5])]
+            terms = function(leaves[0], Parameters(*leaves[1:]), f, activation, order, **more)  # noqa: B023
+            return [terms.detach(), *torch.autograd.grad((terms * upstream).sum(), leaves)]
+
+        right = gradients(vectorised.log_conditionals, x.double(), double(p), upstream.double())
+        got = gradients(gpu.log_conditionals, x, p, upstream, precision=precision)
+        errors = [
+            ((a - b).abs().max() / a.abs().max()).item() for a, b in zip(right, got, strict=True)
+        ]
+        with mock.patch.object(tiling, "BLOCKS_TO_FILL", 0):
+            on_chip = gpu.log_prob(x, p, f, activation, order, precision=precision)
+        errors.append(
+            ((on_chip - right[0].sum(-1)).abs().max() / right[0].sum(-1).abs().max()).item()
+        )
+        limit = {"exact": 2e-5, "tf32": 1e-2, "bf16": 5e-2}[precision]
+        verdict = "ok" if max(errors) < limit else "WRONG"
+        print(f"  {family} {activation} {precision}", *(f"{e:.1e}" for e in errors), verdict)
+
+
+def training_step(
+    D: int, H: int, K: int, B: int, precision: str = "exact"
+) -> torch.cuda.CUDAGraph:
+    """A CUDA graph of gradient and momentum update on one minibatch."""
+    leaves = [t.requires_grad_() for t in make(1, D, H, K)[:5]]
+    family = make_family("gaussian", K)
+    x = torch.randn(1, B, D, device="cuda")
+    weights = torch.full((1, B), -1 / B, device="cuda")
+    velocities = [torch.zeros_like(t) for t in leaves]
+    one = torch.ones(1, device="cuda")
+    update = {"rate": 1e-6 * one, "scale": one, "usable": one.bool(), "momentum": 0.9}
+
+    def step() -> None:
+        total = gpu.weighted_log_likelihood(
+            x, weights, Parameters(*leaves), family, "relu",
+            scale_mean_gradient=True, precision=precision,
+        )  # fmt: skip
+        gradients = torch.autograd.grad(total, leaves, one)
+        gpu.momentum_update(leaves, gradients, velocities, [0.0] * 5, **update)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    graph.keep = (leaves, velocities, x, weights, update)  # type: ignore[attr-defined]
+    return graph
+
+
+def step_time(
+    D: int, H: int, K: int, B: int, precision: str = "exact"
+) -> tuple[float, float, float]:
+    graph = training_step(D, H, K, B, precision)
+
+    def hundred() -> None:
+        for _ in range(100):
+            graph.replay()
+
+    median, low, high = quantiles(hundred, 11)
+    return median / 100, low / 100, high / 100
+
+
+def profile_step(D: int, H: int, K: int, B: int) -> None:
+    graph = training_step(D, H, K, B)
+    graph.replay()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        for _ in range(10):
+            graph.replay()
+        torch.cuda.synchronize()
+    for event in sorted(profiler.key_averages(), key=lambda e: -e.device_time_total)[:12]:
+        print(f"  {event.device_time_total / 10:8.2f} us  {event.count // 10} x {event.key[:70]}")
+
+
+N, D, H, K = 1_000_000, 63, 512, 10
+
+
+def scoring(precision: str) -> tuple[Callable[[], torch.Tensor], torch.Tensor, Parameters]:
+    p, x = make(1, D, H, K), torch.randn(1, N, D, device="cuda")
+    family = make_family("gaussian", K)
+    return lambda: gpu.log_prob(x, p, family, "relu", precision=precision), x, p
+
+
+def sampling(precision: str) -> Callable[[], torch.Tensor]:
+    p, family = make(1, D, H, K), make_family("gaussian", K)
+    generator = torch.Generator("cuda").manual_seed(0)
+    return lambda: gpu.sample(N, p, family, "relu", generator=generator, precision=precision)
+
+
+@torch.no_grad()
+def table() -> list[dict[str, Any]]:
+    records = []
+
+    def record(name: str, times: tuple[float, float, float], **more: Any) -> None:
+        most = MOST_MS.get(name, float("nan"))
+        note = " ".join(f"{k} {v:.2e}" for k, v in more.items())
+        spread = f"[{times[1]:.4f}, {times[2]:.4f}]"
+        print(f"{name:22s} {times[0]:9.4f} ms {spread}  most {most:g}  {note}")
+        records.append({"name": name, "ms": times, "most_ms": most, **more})
+
+    for precision in ("bf16", "tf32", "exact"):
+        run, x, p = scoring(precision)
+        family = make_family("gaussian", K)
+        right = vectorised.log_conditionals(x[:, :1000].double(), double(p), family, "relu").sum(
+            -1
+        )
+        error = (run()[:, :1000] - right).abs().max().item()
+        record(f"log density {precision}", quantiles(run, 5), error_nats=error)
+    for precision in ("exact", "tf32", "bf16"):
+        record(f"sampling {precision}", quantiles(sampling(precision), 5))
+    with torch.enable_grad():
+        for name, shape in SHAPES.items():
+            record(name, step_time(*shape))
+            record(name + " tf32", step_time(*shape, "tf32"))
+    return records
+
+
+# A sweep: each entry names the work and what it replaces in `tiling`.
+Trial = tuple[str, dict[str, Any]]
+
+
+def trials() -> Iterator[Trial]:
+    for work in ("log density bf16", "log density tf32", "log density exact", "sampling exact"):
+        for tiles in [(16, 64, 4, 1), (16, 64, 4, 3), (16, 32, 4, 2), (16, 128, 4, 2)]:
+            yield work, {"on_chip": tiles}
+    for name in SHAPES:
+        for programs in (132, 528):
+            yield name, {"WEIGHT_PROGRAMS": programs}
+        for programs in (256, 1024):
+            yield name, {"STATE_PROGRAMS": programs // 2}
+            yield name, {"INPUT_PROGRAMS": programs}
+        for tiles in [(16, 64, 4, 2), (32, 64, 4, 2), (32, 64, 2, 2)]:
+            yield name, {"state": tiles}
+        for tiles in [(16, 64, 8, 3), (16, 64, 8, 4), (16, 128, 8, 2), (32, 64, 4, 3)]:
+            yield name, {"output": tiles}
+        for tiles in [(32, 64, 4, 2), (32, 64, 4, 3), (32, 128, 8, 2)]:
+            yield name, {"weight": tiles}
+        for tiles in [(32, 16, 1, 3), (32, 32, 2, 4), (32, 32, 4, 4)]:
+            yield name, {"inputs": tiles}
+
+
+@contextlib.contextmanager
+def replaced(changes: dict[str, Any]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for name, value in changes.items():
+            new = value if isinstance(value, int) else (lambda *_, v=value: tiling.Tiles(*v))
+            stack.enter_context(mock.patch.object(tiling, name, new))
+        yield
+
+
+def measure(trial: Trial) -> float:
+    name, changes = trial
+    with replaced(changes):
+        if name in SHAPES:
+            return step_time(*SHAPES[name])[0]
+        work, precision = name.rsplit(" ", 1)
+        run: Callable[[], Any] = (
+            sampling(precision) if work == "sampling" else scoring(precision)[0]
+        )
+        return quantiles(run, 3)[0]
+
+
+def compile_only(trial: Trial) -> None:
+    global N
+    N = 16384
+    with contextlib.suppress(Exception):
+        measure(trial)
+
+
+def sweep() -> None:
+    todo = list(trials())
+    start = time.time()
+    with ProcessPoolExecutor(14, mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(compile_only, todo))
+    print(f"sweep: {len(todo)} trials, compiled in {time.time() - start:.0f} s")
+    for trial in todo:
+        try:
+            print(f"  {trial[0]:20s} {measure(trial):9.4f} ms  {trial[1]}", flush=True)
+        except Exception as error:
+            print(f"  {trial[0]:20s} failed {trial[1]} {str(error)[:60]!r}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--json", type=Path, help="write the table here")
+    options = parser.parse_args()
+    print(torch.cuda.get_device_name(), "torch", torch.__version__)
+    check()
+    records = table()
+    if options.json:
+        options.json.write_text(json.dumps(records, indent=1))
+    if options.profile:
+        for name, shape in SHAPES.items():
+            print(name)
+            profile_step(*shape)
+    if options.sweep:
+        sweep()
+
+
+if __name__ == "__main__":
+    main()

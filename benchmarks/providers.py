@@ -1,0 +1,199 @@
+"""The models that are timed, ours and others', behind the same three calls."""
+
+import importlib.util
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from rnade.backends import dispatch, reference, vectorised
+from rnade.backends.parameters import Parameters
+from rnade.backends.reference import ReferenceParameters
+from rnade.families import GaussianMixture
+
+FLOW_LAYERS, FLOW_HIDDEN = 5, (512, 512)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """D dimensions, H hidden units, K components."""
+
+    D: int
+    H: int
+    K: int
+
+    def operations(self, rows: int, products: int) -> float:
+        """Operations of `products` matrix products for each row and dimension (3 in a step)."""
+        return 2.0 * products * rows * self.D * self.H * 3 * self.K
+
+
+@dataclass(frozen=True)
+class Provider:
+    """What a model offers; None where it does not.
+
+    Attributes
+    ----------
+    density : function of rows (B, D)
+    step : function of rows (B, D)
+        Value and gradient of all parameters.
+    sample : function of n
+    """
+
+    density: Callable[[Any], object]
+    step: Callable[[Any], object] | None = None
+    sample: Callable[[int], object] | None = None
+
+
+def make_parameters(shape: Shape, device: str) -> Parameters:
+    """Random parameters of the size they have in training."""
+    generator = Generator().manual_seed(0)
+    D, H, K = shape.D, shape.H, shape.K
+
+    def draw(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator)
+
+    V, b = 0.1 * draw(1, D, H, 3 * K) / math.sqrt(H), 0.5 * draw(1, D, 3 * K)
+    tensors = (draw(1, D, H) / math.sqrt(D), draw(1, H), torch.ones(1, D), V, b)
+    return Parameters(*[t.to(device).requires_grad_() for t in tensors])
+
+
+def ours(shape: Shape, device: str, backend: str) -> Provider:
+    """RNADE by one of our backends."""
+    parameters = make_parameters(shape, device)
+    family, generator = GaussianMixture(shape.K), Generator(device).manual_seed(0)
+    ones = torch.ones(1, device=device)
+
+    def density(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return dispatch.log_conditionals(
+                x[None], parameters, family, "relu", backend=backend
+            ).sum(-1)
+
+    def step(x: Tensor) -> object:
+        weights = torch.full((1, len(x)), -1.0 / len(x), device=device)
+        loss = dispatch.weighted_log_likelihood(
+            x[None], weights, parameters, family, "relu", backend=backend
+        )
+        return torch.autograd.grad(loss, parameters[:5], ones)
+
+    def sample(n: int) -> Tensor:
+        with torch.no_grad():
+            return dispatch.sample(
+                n, parameters, family, "relu", generator=generator, backend=backend
+            )
+
+    return Provider(density, step, sample)
+
+
+def compiled(shape: Shape, device: str) -> Provider:
+    """The vectorised functions through torch.compile."""
+    parameters = make_parameters(shape, device)
+    family = GaussianMixture(shape.K)
+
+    def terms(x: Tensor, *tensors: Tensor) -> Tensor:
+        return vectorised.log_conditionals(x, Parameters(*tensors), family, "relu").sum(-1)
+
+    function = torch.compile(terms, dynamic=False)
+
+    def density(x: Tensor) -> object:
+        with torch.no_grad():
+            rows = dispatch.CHUNK_ELEMENTS // (shape.D * shape.H)
+            return [function(piece[None], *parameters[:5]) for piece in torch.split(x, rows)]
+
+    def step(x: Tensor) -> object:
+        return torch.autograd.grad(-function(x[None], *parameters[:5]).mean(), parameters[:5])
+
+    return Provider(density, step)
+
+
+def paper_reference(shape: Shape) -> Provider:
+    """The paper's algorithms as float64 NumPy loops."""
+    tensors = [
+        t[0].detach().double().numpy() for t in make_parameters(shape, "cpu")[:5] if t is not None
+    ]
+    parameters, family = ReferenceParameters(*tensors), GaussianMixture(shape.K)
+
+    def density(x: Tensor) -> object:
+        return reference.log_conditionals(x.double().numpy(), parameters, family, "relu")
+
+    def step(x: Tensor) -> object:
+        return reference.gradients(x.double().numpy(), parameters, family, "relu")
+
+    return Provider(density, step)
+
+
+def zuko_flow(shape: Shape, device: str, kind: str) -> Provider:
+    """A flow of 5 autoregressive transforms of zuko, "MAF" or "NSF"."""
+    import zuko
+
+    torch_state = torch.get_rng_state()
+    flow = getattr(zuko.flows, kind)(
+        shape.D, transforms=FLOW_LAYERS, hidden_features=FLOW_HIDDEN
+    ).to(device)
+    torch.set_rng_state(torch_state)
+    leaves = list(flow.parameters())
+
+    def density(x: Tensor) -> object:
+        with torch.no_grad():
+            return [flow().log_prob(piece) for piece in torch.split(x, 10_000)]
+
+    def step(x: Tensor) -> object:
+        return torch.autograd.grad(-flow().log_prob(x).mean(), leaves)
+
+    def sample(n: int) -> object:
+        with torch.no_grad():
+            return flow().sample((n,))
+
+    return Provider(density, step, sample)
+
+
+def nflows_flow(shape: Shape, device: str) -> Provider:
+    """A flow of 5 affine autoregressive transforms of nflows."""
+    from nflows.distributions.normal import StandardNormal
+    from nflows.flows.base import Flow
+    from nflows.transforms.autoregressive import MaskedAffineAutoregressiveTransform
+    from nflows.transforms.base import CompositeTransform
+
+    layers = [
+        MaskedAffineAutoregressiveTransform(shape.D, hidden_features=FLOW_HIDDEN[0], num_blocks=1)
+        for _ in range(FLOW_LAYERS)
+    ]
+    flow = Flow(CompositeTransform(layers), StandardNormal([shape.D])).to(device)
+    leaves = list(flow.parameters())
+
+    def density(x: Tensor) -> object:
+        with torch.no_grad():
+            return [flow.log_prob(piece) for piece in torch.split(x, 10_000)]
+
+    def step(x: Tensor) -> object:
+        return torch.autograd.grad(-flow.log_prob(x).mean(), leaves)
+
+    def sample(n: int) -> object:
+        with torch.no_grad():
+            return flow.sample(n)
+
+    return Provider(density, step, sample)
+
+
+def scikit_learn(shape: Shape, kind: str) -> Provider:
+    """GaussianMixture of 20 components, or KernelDensity of 5,000 rows, of scikit-learn."""
+    from sklearn.mixture import GaussianMixture as Mixture
+    from sklearn.neighbors import KernelDensity
+
+    rows = np.random.default_rng(0).normal(size=(5000, shape.D))
+    model = (
+        Mixture(20, max_iter=2, random_state=0) if kind == "GaussianMixture" else KernelDensity()
+    )
+    model.fit(rows)
+    return Provider(
+        lambda x: model.score_samples(x.double().numpy()), sample=lambda n: model.sample(n)
+    )
+
+
+def has(package: str) -> bool:
+    """Whether a peer is installed (`pip install '.[peers]'`)."""
+    return importlib.util.find_spec(package) is not None

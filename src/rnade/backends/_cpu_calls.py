@@ -1,0 +1,160 @@
+"""Compiling for the CPU kernels, and calls through addresses.
+
+The kernels reach BLAS, the families and the activations through addresses given at run time. So
+each is compiled once for a precision, whatever it is combined with, and cached on disk by itself.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numba.core.cgutils
+import numba.extending
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+
+# Numba came to have types of its own, which differ from version to version.
+_numba: Any = numba
+types: Any = _numba.types
+cgutils: Any = _numba.core.cgutils
+intrinsic: Callable[[Callable[..., Any]], Any] = _numba.extending.intrinsic
+
+# Contracting a * b + c and reordering sums leave infinities and NaN what they are; the other
+# "fast" flags would not, and the trainer looks for NaN to skip an update.
+FAST = frozenset({"contract", "reassoc"})
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a kernel on first use, without the interpreter lock, cached on disk if possible."""
+    function = inspect.unwrap(function)  # tests wrap every function in checks of its types
+    options = {"nogil": True, "fastmath": set(FAST), "error_model": "numpy"}
+    try:
+        return _numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        return _numba.njit(**options)(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a part of kernels that disappears into them, so that its constants fold away."""
+    options = {"nogil": True, "fastmath": set(FAST), "error_model": "numpy"}
+    return _numba.njit(forceinline=True, **options)(inspect.unwrap(function))
+
+
+def address_of(function: Callable[..., None], arguments: str, dtype: np.dtype[Any]) -> int:
+    """Compile a C function for one precision and return its address.
+
+    Parameters
+    ----------
+    function : callable
+        A module's own function of pointers and whole numbers that returns nothing.
+    arguments : str
+        A letter for each argument: "p" a pointer to `dtype`, "i" a whole number.
+    dtype : float32 or float64
+    """
+    pointer = types.CPointer(types.float32 if dtype == np.float32 else types.float64)
+    signature = types.void(*[pointer if letter == "p" else types.int64 for letter in arguments])
+    function = inspect.unwrap(function)
+    key = (function, arguments, dtype)
+    if key not in _functions:
+        options = {"fastmath": set(FAST), "error_model": "numpy"}
+        try:
+            _functions[key] = _numba.cfunc(signature, cache=True, **options)(function)
+        except RuntimeError:  # as in `compiled`
+            _functions[key] = _numba.cfunc(signature, **options)(function)
+    address: int = _functions[key].address
+    return address
+
+
+_functions: dict[Any, Any] = {}  # keeps the compiled code alive
+
+
+@intrinsic
+def call(typing_context: Any, address: Any, arguments: Any) -> Any:
+    """Call the C function at `address` with a tuple of integers and addresses; returns nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word = ir.IntType(64)
+        function = ir.FunctionType(ir.VoidType(), [word] * len(arguments))
+        pointer = builder.inttoptr(values[0], function.as_pointer())
+        builder.call(pointer, cgutils.unpack_tuple(builder, values[1]))
+        return context.get_dummy_value()
+
+    words = types.UniTuple(types.int64, len(arguments))
+    return types.void(types.int64, words), generate
+
+
+@intrinsic
+def gemm(
+    typing_context: Any,
+    address: Any,
+    turn_a: Any,
+    turn_b: Any,
+    m: Any,
+    n: Any,
+    k: Any,
+    a: Any,
+    lda: Any,
+    b: Any,
+    ldb: Any,
+    beta: Any,
+    c: Any,
+    ldc: Any,
+) -> Any:
+    """C = op(A) op(B) + beta C by the Fortran ?gemm at `address`; `beta` gives the precision.
+
+    op(A) is (m, k), op(B) is (k, n) and C is (m, n), all column-major: a row-major matrix is its
+    transpose. `turn_a` and `turn_b` say whether to transpose; a, b and c are addresses.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        f, turn_a, turn_b, m, n, k, a, lda, b, ldb, beta, c, ldc = values
+        byte, integer = ir.IntType(8), ir.IntType(32)
+
+        def pointer_to(value: Any) -> Any:
+            slot = cgutils.alloca_once(builder, value.type)
+            builder.store(value, slot)
+            return builder.bitcast(slot, byte.as_pointer())
+
+        def letter(turn: Any) -> Any:
+            return pointer_to(builder.select(turn, byte(ord("T")), byte(ord("N"))))
+
+        def number(value: Any) -> Any:
+            return pointer_to(builder.trunc(value, integer))
+
+        def address_of(value: Any) -> Any:
+            return builder.inttoptr(value, byte.as_pointer())
+
+        arguments = [letter(turn_a), letter(turn_b), number(m), number(n), number(k)]
+        arguments += [pointer_to(beta.type(1)), address_of(a), number(lda)]
+        arguments += [address_of(b), number(ldb), pointer_to(beta), address_of(c), number(ldc)]
+        function = ir.FunctionType(ir.VoidType(), [byte.as_pointer()] * len(arguments))
+        builder.call(builder.inttoptr(f, function.as_pointer()), arguments)
+        return context.get_dummy_value()
+
+    i, flag = types.int64, types.boolean
+    return types.void(i, flag, flag, i, i, i, i, i, i, i, beta, i, i), generate
+
+
+@intrinsic
+def copy_bytes(typing_context: Any, to: Any, origin: Any, n: Any) -> Any:
+    """Copy n bytes from one address to another; the two places must not overlap."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        there, here = (builder.inttoptr(value, byte) for value in values[:2])
+        cgutils.raw_memcpy(builder, there, here, values[2], ir.IntType(64)(1))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def zero_bytes(typing_context: Any, to: Any, n: Any) -> Any:
+    """Set n bytes from an address on to 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        there = builder.inttoptr(values[0], ir.IntType(8).as_pointer())
+        cgutils.memset(builder, there, values[1], 0)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate

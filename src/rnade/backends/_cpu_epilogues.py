@@ -1,0 +1,323 @@
+"""What a family adds to the CPU kernels: densities, gradients and draws from the outputs z.
+
+Each family has two C functions, compiled when first asked for.
+
+An *epilogue* takes one dimension's z and x for R rows and gives log p, and where flags say so the
+gradients with respect to z and x, times each row's weight.
+
+    z : (R, P) row-major, `stride` numbers from row to row
+    x, weight : (R,)
+    log_floor : one number, read only with the flag FLOOR
+    log_p, dx : (R,), written; dx only with the flag GRADIENT
+    dz : (P, R) row-major, written with the flag GRADIENT
+    scratch : SCRATCH * P numbers
+    R, P, stride, flags : whole numbers; R is a multiple of 16. A Bernoulli takes stride 1.
+
+A *draw* takes z and two random numbers for each row, uniform on [0, 1) and from the family's
+standard component (`AbstractMixture._draw_kernel`), and writes one value of x for each row.
+
+Sixteen rows at a time go side by side. Of their z a transposed copy is made, 64 P bytes in
+float32, which stays in the first-level cache; everything else of one component is in registers.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rnade.backends._cpu_calls import address_of, inlined
+from rnade.backends._cpu_lanes import LANES, exp, like, load, log, root, splat, store, where_less
+from rnade.families.gaussian import LOG_SQRT_2PI
+from rnade.families.laplace import LOG_2
+from rnade.families.mixture import LOG_SCALE_BOUND, U_BOUND
+
+GRADIENT, SCALE_MEAN, FLOOR = 1, 2, 4
+_GAUSSIAN, _LAPLACE = 0, 1
+
+
+SCRATCH = 2 * LANES  # numbers that an epilogue or a draw needs room for, for each output
+
+
+@inlined
+def _clamp(x: Any, bound: Any) -> Any:
+    """Bring x between -bound and bound; a NaN stays."""
+    high, low = like(x, bound), like(x, -bound)
+    return where_less(x, low, low, where_less(high, x, high, x))
+
+
+@inlined
+def _magnitude(x: Any) -> Any:
+    return where_less(x, like(x, 0.0), like(x, 0.0) - x, x)
+
+
+@inlined
+def _log_1_plus(t: Any) -> Any:
+    """log(1 + t) for t from 0 to 1, with a term for what 1 + t rounds away."""
+    one = like(t, 1.0)
+    w = one + t
+    return log(w) + (t - (w - one)) / w
+
+
+@inlined
+def _transpose(z: Any, at: Any, P: Any, stride: Any, out: Any) -> None:
+    """Copy rows at..at+15 of z so that the 16 values of one output lie side by side."""
+    for k in range(P):
+        for i in range(LANES):
+            out[k * LANES + i] = z[(at + i) * stride + k]
+
+
+@inlined
+def _scale(z_sigma: Any, log_floor: Any, flags: Any) -> Any:
+    """Give log sigma, 1 / sigma and d log sigma / d z_sigma."""
+    bound = like(z_sigma, LOG_SCALE_BOUND)
+    one, zero = like(z_sigma, 1.0), like(z_sigma, 0.0)
+    bounded = _clamp(z_sigma, LOG_SCALE_BOUND)
+    slope = where_less(bound, _magnitude(z_sigma), zero, one)
+    if flags & FLOOR:
+        # log sqrt(exp(2 z) + floor^2), with the larger of the two taken out of the root.
+        floor = splat(log_floor[0])
+        t = exp(like(floor, -2.0) * _magnitude(bounded - floor))
+        larger = where_less(bounded, floor, floor, bounded)
+        slope = slope * where_less(bounded, floor, t, one) / (one + t)
+        log_sigma = larger + like(t, 0.5) * _log_1_plus(t)
+        return log_sigma, exp(zero - larger) / root(one + t), slope
+    return bounded, exp(zero - bounded), slope
+
+
+@inlined
+def _log_kernel(u: Any, shape: Any) -> Any:
+    """Log density of the standard component, less its constant."""
+    if shape == _GAUSSIAN:
+        return like(u, -0.5) * u * u
+    return like(u, 0.0) - _magnitude(u)
+
+
+@inlined
+def _slope_of_kernel(u: Any, shape: Any) -> Any:
+    """Derivative of `_log_kernel`, 0 where u was clamped."""
+    zero, bound = like(u, 0.0), like(u, U_BOUND)
+    if shape == _GAUSSIAN:
+        slope = zero - u
+    else:
+        slope = where_less(u, zero, like(u, 1.0), where_less(zero, u, like(u, -1.0), u))
+    return where_less(_magnitude(u), bound, slope, zero * u)
+
+
+@inlined
+def _mixture(
+    z: Any,
+    x: Any,
+    weight: Any,
+    log_floor: Any,
+    log_p: Any,
+    dz: Any,
+    dx: Any,
+    scratch: Any,
+    R: Any,
+    P: Any,
+    stride: Any,
+    flags: Any,
+    shape: Any,
+    constant: Any,
+) -> None:
+    """Epilogue of the mixtures: the paper's appendix, with its slips mended."""
+    K = P // 3
+    # Scratch holds, 16 numbers for each component: z_alpha, then u in the place of mu, 1 / sigma
+    # in that of z_sigma, then d log sigma / d z_sigma and the log of alpha times density.
+    n = K * LANES
+    mu_at, sigma_at, slope_at, term_at = n, 2 * n, 3 * n, 4 * n
+    for s in range(0, R, LANES):
+        _transpose(z, s, P, stride, scratch)
+        x_s = load(x, s)
+        largest = like(x_s, -math.inf)
+        largest_alpha = largest
+        for k in range(0, n, LANES):
+            z_alpha = load(scratch, k)
+            log_sigma, precision, slope = _scale(load(scratch, sigma_at + k), log_floor, flags)
+            u = _clamp((x_s - load(scratch, mu_at + k)) * precision, U_BOUND)
+            term = z_alpha + _log_kernel(u, shape) - log_sigma
+            largest = where_less(largest, term, term, largest)
+            largest_alpha = where_less(largest_alpha, z_alpha, z_alpha, largest_alpha)
+            store(scratch, mu_at + k, u)
+            store(scratch, sigma_at + k, precision)
+            store(scratch, slope_at + k, slope)
+            store(scratch, term_at + k, term)
+        total, total_alpha = like(x_s, 0.0), like(x_s, 0.0)
+        for k in range(0, n, LANES):
+            term = exp(load(scratch, term_at + k) - largest)
+            alpha = exp(load(scratch, k) - largest_alpha)
+            total = total + term
+            total_alpha = total_alpha + alpha
+            store(scratch, term_at + k, term)
+            store(scratch, k, alpha)
+        store(
+            log_p,
+            s,
+            (largest - largest_alpha) + (log(total) - log(total_alpha)) - like(x_s, constant),
+        )
+        if flags & GRADIENT:
+            share, share_alpha = load(weight, s) / total, load(weight, s) / total_alpha
+            dx_s = like(x_s, 0.0)
+            for k in range(K):
+                at = k * LANES
+                u, precision = load(scratch, mu_at + at), load(scratch, sigma_at + at)
+                pi = load(scratch, term_at + at) * share  # responsibility, times the weight
+                d_log_kernel = _slope_of_kernel(u, shape)
+                dx_k = pi * d_log_kernel * precision
+                dx_s = dx_s + dx_k
+                d_mu = like(x_s, 0.0) - (pi * d_log_kernel if flags & SCALE_MEAN else dx_k)
+                d_log_sigma = (like(x_s, -1.0) - u * d_log_kernel) * pi
+                store(dz, k * R + s, pi - load(scratch, at) * share_alpha)
+                store(dz, (K + k) * R + s, d_mu)
+                store(dz, (2 * K + k) * R + s, d_log_sigma * load(scratch, slope_at + at))
+            store(dx, s, dx_s)
+
+
+def _gaussian_epilogue(
+    z: Any,
+    x: Any,
+    weight: Any,
+    log_floor: Any,
+    log_p: Any,
+    dz: Any,
+    dx: Any,
+    scratch: Any,
+    R: Any,
+    P: Any,
+    stride: Any,
+    flags: Any,
+) -> None:
+    _mixture(
+        z,
+        x,
+        weight,
+        log_floor,
+        log_p,
+        dz,
+        dx,
+        scratch,
+        R,
+        P,
+        stride,
+        flags,
+        _GAUSSIAN,
+        LOG_SQRT_2PI,
+    )
+
+
+def _laplace_epilogue(
+    z: Any,
+    x: Any,
+    weight: Any,
+    log_floor: Any,
+    log_p: Any,
+    dz: Any,
+    dx: Any,
+    scratch: Any,
+    R: Any,
+    P: Any,
+    stride: Any,
+    flags: Any,
+) -> None:
+    _mixture(z, x, weight, log_floor, log_p, dz, dx, scratch, R, P, stride, flags, _LAPLACE, LOG_2)
+
+
+def _bernoulli_epilogue(
+    z: Any,
+    x: Any,
+    weight: Any,
+    log_floor: Any,
+    log_p: Any,
+    dz: Any,
+    dx: Any,
+    scratch: Any,
+    R: Any,
+    P: Any,
+    stride: Any,
+    flags: Any,
+) -> None:
+    for s in range(0, R, LANES):
+        z_s, x_s = load(z, s), load(x, s)
+        zero, one = like(z_s, 0.0), like(z_s, 1.0)
+        t = exp(zero - _magnitude(z_s))
+        softplus = where_less(z_s, zero, zero, z_s) + _log_1_plus(t)
+        store(log_p, s, x_s * z_s - softplus)
+        if flags & GRADIENT:
+            weight_s = load(weight, s)
+            p = where_less(z_s, zero, t, one) / (one + t)
+            store(dz, s, (x_s - p) * weight_s)
+            store(dx, s, z_s * weight_s)
+
+
+def _mixture_draw(
+    z: Any,
+    uniform: Any,
+    noise: Any,
+    log_floor: Any,
+    x: Any,
+    scratch: Any,
+    R: Any,
+    P: Any,
+    stride: Any,
+    flags: Any,
+) -> None:
+    """A component by its share of the summed fractions, then a value from it."""
+    K = P // 3
+    mu_at, sigma_at = K * LANES, 2 * K * LANES
+    for s in range(0, R, LANES):
+        _transpose(z, s, P, stride, scratch)
+        largest = load(scratch, 0)
+        for k in range(LANES, K * LANES, LANES):
+            z_alpha = load(scratch, k)
+            largest = where_less(largest, z_alpha, z_alpha, largest)
+        total = like(largest, 0.0)
+        for k in range(0, K * LANES, LANES):
+            total = total + exp(load(scratch, k) - largest)
+            store(scratch, k, total)  # sum of the fractions up to this one
+        wanted = load(uniform, s) * total
+        mu, z_sigma = load(scratch, mu_at), load(scratch, sigma_at)
+        for k in range(LANES, K * LANES, LANES):
+            before = load(scratch, k - LANES)
+            mu = where_less(before, wanted, load(scratch, mu_at + k), mu)
+            z_sigma = where_less(before, wanted, load(scratch, sigma_at + k), z_sigma)
+        _, precision, _ = _scale(z_sigma, log_floor, flags)
+        store(x, s, mu + load(noise, s) / precision)
+
+
+def _bernoulli_draw(
+    z: Any,
+    uniform: Any,
+    noise: Any,
+    log_floor: Any,
+    x: Any,
+    scratch: Any,
+    R: Any,
+    P: Any,
+    stride: Any,
+    flags: Any,
+) -> None:
+    for s in range(0, R, LANES):
+        z_s = load(z, s)
+        zero, one = like(z_s, 0.0), like(z_s, 1.0)
+        p = one / (one + exp(zero - z_s))
+        store(x, s, where_less(load(uniform, s), p, one, zero))
+
+
+_EPILOGUES = {
+    "gaussian": _gaussian_epilogue,
+    "laplace": _laplace_epilogue,
+    "bernoulli": _bernoulli_epilogue,
+}
+_DRAWS = {"gaussian": _mixture_draw, "laplace": _mixture_draw, "bernoulli": _bernoulli_draw}
+
+FAMILIES = tuple(_EPILOGUES)
+
+
+def epilogue_address(family: str, dtype: np.dtype[Any]) -> int:
+    """Address of a family's epilogue for one precision."""
+    return address_of(_EPILOGUES[family], "ppppppppiiii", dtype)
+
+
+def draw_address(family: str, dtype: np.dtype[Any]) -> int:
+    """Address of a family's draw for one precision."""
+    return address_of(_DRAWS[family], "ppppppiiii", dtype)

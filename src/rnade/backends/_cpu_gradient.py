@@ -1,0 +1,324 @@
+"""The CPU kernels of the gradient: one over a chunk of dimensions, one that joins the chunks.
+
+See `_cpu_kernels` for what is computed and for the arguments that all kernels share. A chunk
+starts from its own a = c + x_<s W_<s; `join` then adds what a chunk's gradient of that a gives to
+the dimensions before it. Besides:
+
+    weights : (M or 1, B, D or 1), what each row's or each term's log density is multiplied by
+    value : (M, chunks) float64, added to: sum of weights times log densities
+    dW (in order), dc, drho, db : like the parameters, added to
+    dV : (M, D, H, P), written by the first rows and added to by others
+    dx : (M, B, D), written
+    turned : (M, D, P, H), or (1, 0, 1, 1) to do without it
+        Room for dV transposed. In that form the product is half as fast again, which pays for
+        transposing at the end if there are several blocks of rows.
+    carried : (M, chunks, rows, H), each chunk's gradient of the a that it starts from
+    want : what a gradient is wanted of, codes WANT_...
+    chunk, chunks : which of how many chunks of dimensions
+"""
+
+from typing import Any
+
+from rnade.backends._cpu_calls import call, compiled, copy_bytes, gemm, inlined
+from rnade.backends._cpu_epilogues import FLOOR, SCRATCH
+from rnade.backends._cpu_hidden import ROWS
+from rnade.backends._cpu_kernels import (
+    at,
+    clear,
+    copy_row,
+    gather,
+    outputs,
+    padded_outputs,
+    row_width,
+    up,
+)
+from rnade.backends._cpu_lanes import LANES
+
+CHECKPOINT = 8  # dimensions between checkpoints of a
+SUMMED_ROWS = 64  # rows whose gradients of W are added up before they are added to the others
+WANT_V, WANT_HIDDEN, WANT_X = 1, 2, 4
+
+
+@inlined
+def chunk_begin(chunk: Any, chunks: Any, D: Any) -> Any:
+    """First dimension of a chunk."""
+    return chunk * D // chunks
+
+
+@inlined
+def transpose(turned: Any, dV: Any, m: Any, d: Any) -> None:
+    """Copy (P, H) to (H, P), sixteen columns at a time so that what is read stays in cache."""
+    _, _, H, P = dV.shape
+    for low in range(0, P, LANES):
+        for j in range(H):
+            for k in range(low, min(low + LANES, P)):
+                dV[m, d, j, k] = turned[m, d, k, j]
+
+
+@inlined
+def checkpoint(
+    product: Any,
+    W: Any,
+    c: Any,
+    m: Any,
+    begin: Any,
+    end: Any,
+    R: Any,
+    work: Any,
+    xs: Any,
+    states: Any,
+    size: Any,
+) -> None:
+    """Write a at the last dimension of each stretch of a chunk, rows and units padded by 0."""
+    _, D, H = W.shape
+    width, R16, one = row_width(H), up(R, LANES), work.dtype.type(1)
+    done, n = 0, 0
+    for s in range(begin, end, CHECKPOINT):
+        last = min(s + CHECKPOINT, end) - 1
+        state = states + n * size
+        if n == 0:
+            clear(work, state, size)
+            for r in range(R):
+                copy_bytes(at(work, state + r * width), at(c, m * H), H * work.itemsize)
+        else:
+            copy_bytes(at(work, state), at(work, state - size), size * work.itemsize)
+        if last > done:
+            W_at, x_at = at(W, (m * D + done) * H), at(work, xs + done * R16)
+            n_new, a_at = last - done, at(work, state)
+            gemm(product, False, True, H, R, n_new, W_at, H, x_at, R16, one, a_at, width)
+        done, n = last, n + 1
+
+
+def gradient_size(D: int, H: int, P: int, block: int, chunks: int) -> int:
+    """Numbers that `gradient` needs room for."""
+    R, H, columns = (-(-n // LANES) * LANES for n in (block, H + LANES, P))
+    matrices = 5 + (D // chunks + 1) // CHECKPOINT
+    return matrices * R * H + (D + 2 * columns + 4) * R + (columns + 2) * H + SCRATCH * P + LANES
+
+
+@compiled
+def gradient(
+    functions: Any,
+    x: Any,
+    weights: Any,
+    order: Any,
+    W: Any,
+    c: Any,
+    rho: Any,
+    V: Any,
+    b: Any,
+    log_floor: Any,
+    value: Any,
+    dW: Any,
+    dc: Any,
+    drho: Any,
+    dV: Any,
+    db: Any,
+    dx: Any,
+    turned: Any,
+    carried: Any,
+    work: Any,
+    activation: Any,
+    flags: Any,
+    want: Any,
+    m: Any,
+    low: Any,
+    high: Any,
+    block: Any,
+    chunk: Any,
+    chunks: Any,
+) -> None:
+    """Algorithm 2 for the dimensions of one chunk and the rows from low to high."""
+    product, epilogue, advance, retreat = functions
+    _, D, H, P = V.shape
+    sequence, weighting = m % order.shape[0], m % weights.shape[0]
+    begin, end = chunk_begin(chunk, chunks, D), chunk_begin(chunk + 1, chunks, D)
+    one, zero = work.dtype.type(1), work.dtype.type(0)
+    back = want & (WANT_HIDDEN | WANT_X) != 0
+    width, most = row_width(H), up(block, LANES)
+    a = 0
+    h = a + most * width
+    dh = h + most * width
+    da = dh + most * width
+    xs = da + most * width
+    z = xs + end * most
+    dz = z + most * up(P, LANES)
+    log_p = dz + most * up(P, LANES)
+    own_dx = log_p + most
+    weight = own_dx + most
+    zeros = weight + most
+    copy = zeros + most
+    w = copy + up(P, LANES) * width
+    dw = w + width
+    parts = dw + width
+    scratch = parts + LANES
+    states = scratch + SCRATCH * P
+    clear(work, zeros, most)
+    for start in range(low, high, block):
+        R = min(block, high - start)
+        R4, R16 = up(R, ROWS), up(R, LANES)
+        size = R4 * width
+        keep = zero if start == 0 else one
+        gather(x, m, order, start, R, end, work, xs)
+        checkpoint(product, W, c, m, begin, end, R, work, xs, states, size)
+        clear(work, da, size)
+        clear(work, dh, size)
+        clear(work, weight, R16)
+        total = 0.0
+        for i in range(end - 1, begin - 1, -1):
+            d = order[sequence, i]
+            rho_at = at(rho, m * D + d)
+            if i == end - 1 or (i - begin) % CHECKPOINT == CHECKPOINT - 1:
+                state = states + (i - begin) // CHECKPOINT * size
+                copy_bytes(at(work, a), at(work, state), size * work.itemsize)
+                clear(work, w, width)
+                still = (at(work, zeros), at(work, w), rho_at)
+                call(advance, (*still, at(work, a), at(work, h), R4, width, activation))
+            V_at = outputs(product, V, b, m, d, R, work, h, copy, z)
+            if i == end - 1 or weights.shape[2] > 1:
+                for r in range(R):
+                    work[weight + r] = weights[weighting, start + r, d % weights.shape[2]]
+            call(
+                epilogue,
+                (
+                    at(work, z),
+                    at(work, xs + i * R16),
+                    at(work, weight),
+                    at(log_floor, m * D + d) if flags & FLOOR else 0,
+                    at(work, log_p),
+                    at(work, dz),
+                    at(work, own_dx),
+                    at(work, scratch),
+                    R16,
+                    P,
+                    padded_outputs(P, R),
+                    flags,
+                ),
+            )
+            for r in range(R):
+                total += work[weight + r] * work[log_p + r]
+            for k in range(P):
+                part = zero
+                for r in range(R):
+                    part += work[dz + k * R16 + r]
+                db[m, d, k] += part
+            h_at, dz_at = at(work, h), at(work, dz)
+            if want & WANT_V and turned.shape[1] == D:
+                out = at(turned, (m * D + d) * H * P)
+                gemm(product, False, False, H, P, R, h_at, width, dz_at, R16, keep, out, H)
+                if start + R == x.shape[1]:
+                    transpose(turned, dV, m, d)
+            elif want & WANT_V:
+                out = at(dV, (m * D + d) * H * P)
+                gemm(product, True, True, P, H, R, dz_at, R16, h_at, width, keep, out, P)
+            if want & WANT_X:
+                for r in range(R):
+                    part = work[own_dx + r]
+                    for j in range(H):
+                        part += work[da + r * width + j] * W[m, i, j]
+                    dx[m, start + r, d] = part
+            # Then to the dimension before; before the chunk's first one, by a step of 0.
+            j = i - 1 if i > begin else i
+            values = xs + j * R16 if i > begin else zeros
+            copy_row(at(W, (m * D + j) * H), H, width, work, w)
+            rho_before = at(rho, m * D + order[sequence, j])
+            if not back:
+                for r in range(R16):
+                    work[own_dx + r] = -work[values + r]
+                step = (at(work, own_dx), at(work, w), rho_before)
+                call(advance, (*step, at(work, a), at(work, h), R4, width, activation))
+                continue
+            columns, dh_at = padded_outputs(P, R), at(work, dh)
+            gemm(product, True, True, H, R, P, V_at, columns, dz_at, R16, zero, dh_at, width)
+            clear(work, parts, LANES)
+            for r in range(0, R4, SUMMED_ROWS):
+                clear(work, dw, width)
+                call(
+                    retreat,
+                    (
+                        at(work, values + r),
+                        at(work, w),
+                        rho_at,
+                        rho_before,
+                        at(work, dh + r * width),
+                        at(work, a + r * width),
+                        at(work, da + r * width),
+                        at(work, h + r * width),
+                        at(work, dw),
+                        at(work, parts),
+                        min(R4 - r, SUMMED_ROWS),
+                        width,
+                        activation,
+                    ),
+                )
+                if i > begin:
+                    for t in range(H):
+                        dW[m, j, t] += work[dw + t]
+            for t in range(LANES):
+                drho[m, d] += work[parts + t]
+        value[m, chunk] += total
+        if back and chunks > 1:
+            for r in range(R):
+                row = ((m * chunks + chunk) * carried.shape[2] + start - low + r) * H
+                copy_bytes(at(carried, row), at(work, da + r * width), H * work.itemsize)
+        elif back:
+            for first in range(0, R, LANES):  # by sixteens, which keeps rounding errors small
+                clear(work, dw, H)
+                for r in range(first, min(first + LANES, R)):
+                    for j in range(H):
+                        work[dw + j] += work[da + r * width + j]
+                for j in range(H):
+                    dc[m, j] += work[dw + j]
+
+
+def join_size(D: int, H: int, rows: int) -> int:
+    """Numbers that `join` needs room for."""
+    return 2 * D * -(-rows // LANES) * LANES + H
+
+
+@compiled
+def join(
+    functions: Any,
+    x: Any,
+    order: Any,
+    W: Any,
+    dW: Any,
+    dc: Any,
+    dx: Any,
+    carried: Any,
+    work: Any,
+    want: Any,
+    m: Any,
+    low: Any,
+    high: Any,
+) -> None:
+    """Add what the gradient of a at each chunk's start gives to the dimensions before it."""
+    product = functions[0]
+    _, chunks, rows, H = carried.shape
+    D, R, sequence = order.shape[1], high - low, m % order.shape[0]
+    one, zero = work.dtype.type(1), work.dtype.type(0)
+    R16 = up(R, LANES)
+    xs, part = 0, D * R16
+    gather(x, m, order, low, R, D, work, xs)
+    for chunk in range(chunks - 1, 0, -1):
+        begin, end = chunk_begin(chunk - 1, chunks, D), chunk_begin(chunk, chunks, D)
+        n = end - begin
+        da, x_at = at(carried, (m * chunks + chunk) * rows * H), at(work, xs + begin * R16)
+        dW_at = at(dW, (m * D + begin) * H)
+        gemm(product, False, False, H, n, R, da, H, x_at, R16, one, dW_at, H)
+        if want & WANT_X:
+            W_at, out = at(W, (m * D + begin) * H), at(work, part)
+            gemm(product, True, False, n, R, H, W_at, H, da, H, zero, out, n)
+            for r in range(R):
+                for i in range(n):
+                    dx[m, low + r, order[sequence, begin + i]] += work[part + r * n + i]
+        for r in range(R):
+            for j in range(H):
+                carried[m, chunk - 1, r, j] += carried[m, chunk, r, j]
+    for first in range(0, R, LANES):  # by sixteens, as above
+        clear(work, part, H)
+        for r in range(first, min(first + LANES, R)):
+            for j in range(H):
+                work[part + j] += carried[m, 0, r, j]
+        for j in range(H):
+            dc[m, j] += work[part + j]

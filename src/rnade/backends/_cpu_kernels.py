@@ -1,0 +1,306 @@
+"""The CPU kernels: density and draws with the hidden state carried along the dimensions.
+
+What is computed is the paper's Algorithm 1, and in `_cpu_gradient` Algorithm 2, for a block of
+rows at a time: a (R, H) is carried from dimension to dimension, h is made from it, z = h V_d + b_d
+by one matrix product, and the family's epilogue turns z into log p and its gradient. Nothing of
+size B x D x H exists.
+
+- Fused: the update of a, h, and on the way back the gradients of a, rho and W, in one pass over
+  the block (`_cpu_hidden`); everything from z to dz in one pass (`_cpu_epilogues`).
+- In cache: a, h, dh and da of a block of rows.
+- Recomputed on the way back: a, by taking x_d W_d away again, from a checkpoint every few
+  dimensions so that rounding does not build up; and h from a.
+- Products: one for a density (z), three for a gradient (z, dV, dh).
+
+Traffic: a gradient step moves V_d twice and dV_d once or twice for each block of rows, 3 to 4 H P
+numbers, and does 6 R H P operations with them, so that even 25 rows are bound by arithmetic, if
+barely. Plain torch moves some 10 R H numbers a dimension to and from memory besides.
+
+The kernels are serial and run side by side: densities and draws over blocks of rows, gradients
+over chunks of dimensions, both over models. They stop being the right choice for models so small
+(below some 10^5 multiplications) that the call costs more than the work.
+
+Arguments that all kernels share; every array is contiguous:
+
+    functions : addresses of gemm, of epilogue or draw, of advance and of retreat
+    x : (M or 1, B, D), the rows; one for all models, or each its own
+    order : (M or 1, D), the dimension that comes i-th
+    W : (M, D, H), in that order; c : (M, H)
+    rho : (M, D), V : (M, D, H, P), b : (M, D, P), log_floor : (M, D), by dimension
+    work : room for a thread's blocks, as much as the kernel's `..._size` says
+    activation, flags : codes of `_cpu_hidden` and `_cpu_epilogues`
+    m, low, high : the model and the rows to compute
+    block : rows in a block
+
+Parts of `work` go by the number at which they begin.
+"""
+
+from typing import Any
+
+from rnade.backends._cpu_calls import call, compiled, copy_bytes, gemm, inlined, zero_bytes
+from rnade.backends._cpu_epilogues import FLOOR, SCRATCH
+from rnade.backends._cpu_hidden import ROWS
+from rnade.backends._cpu_lanes import LANES, copy_lanes
+
+COPY_ROWS = 32  # rows from which a padded copy of V_d pays
+GROUP = 4  # dimensions whose h a density makes before it multiplies
+STRIP = 8  # rows whose a stays in the first-level cache meanwhile
+
+
+@inlined
+def up(n: Any, multiple: Any) -> Any:
+    """Round n up to a multiple."""
+    return (n + multiple - 1) // multiple * multiple
+
+
+@inlined
+def row_width(H: Any) -> Any:
+    """Numbers from row to row of matrices (R, H).
+
+    Whole vectors, and not a multiple of 256: rows that begin at equal places of a memory page
+    would make the processor take what is written to one for what is read from another.
+    """
+    return up(H, LANES) + (LANES if up(H, LANES) % 256 == 0 else 0)
+
+
+@inlined
+def at(array: Any, i: Any) -> Any:
+    """Address of the i-th number of an array."""
+    return array.ctypes.data + i * array.itemsize
+
+
+@inlined
+def clear(work: Any, begin: Any, n: Any) -> None:
+    """Set n numbers of the workspace to 0."""
+    zero_bytes(at(work, begin), n * work.itemsize)
+
+
+@inlined
+def copy_row(address: Any, n: Any, width: Any, work: Any, out: Any) -> None:
+    """Copy n numbers from an address and fill them up to `width` with zeros."""
+    copy_bytes(at(work, out), address, n * work.itemsize)
+    clear(work, out + n, width - n)
+
+
+@inlined
+def gather(x: Any, m: Any, order: Any, low: Any, R: Any, n: Any, work: Any, xs: Any) -> None:
+    """The first n dimensions in order of R rows, each dimension's values side by side."""
+    stride, model, sequence = up(R, LANES), m % x.shape[0], m % order.shape[0]
+    for i in range(n):
+        d = order[sequence, i]
+        for r in range(R):
+            work[xs + i * stride + r] = x[model, low + r, d]
+        clear(work, xs + i * stride + R, stride - R)
+
+
+@inlined
+def padded_outputs(P: Any, R: Any) -> Any:
+    """Columns that V_d is given for a block of R rows.
+
+    Products with a multiple of 16 columns are a quarter faster, which pays for copying V_d if
+    there are rows enough.
+    """
+    return up(P, LANES) if P > LANES // 2 and R >= COPY_ROWS else P
+
+
+@inlined
+def outputs(
+    product: Any, V: Any, b: Any, m: Any, d: Any, R: Any, work: Any, h: Any, copy: Any, z: Any
+) -> Any:
+    """Write z = h V_d + b_d, (R, columns); returns the address of V_d with so many columns."""
+    _, D, H, P = V.shape
+    columns = padded_outputs(P, R)
+    one = work.dtype.type(1)
+    V_from = (m * D + d) * H * P
+    V_at = at(V, V_from)
+    if columns != P:
+        # What the columns of padding hold does not matter, so each row is copied along with the
+        # beginning of the next; only the last must not be read beyond its end.
+        for j in range(H - 1):
+            for k in range(0, columns, LANES):
+                copy_lanes(at(work, copy + j * columns + k), at(V, V_from + j * P + k), one)
+        copy_row(at(V, V_from + (H - 1) * P), P, columns, work, copy + (H - 1) * columns)
+        V_at = at(work, copy)
+    for r in range(up(R, LANES)):
+        copy_bytes(at(work, z + r * columns), at(b, (m * D + d) * P), P * work.itemsize)
+    h_at, z_at, width = at(work, h), at(work, z), row_width(H)
+    gemm(product, False, False, columns, R, H, V_at, columns, h_at, width, one, z_at, columns)
+    return V_at
+
+
+def density_size(D: int, H: int, P: int, block: int) -> int:
+    """Numbers that `density` and `sample` need room for."""
+    R, H, columns = (-(-n // LANES) * LANES for n in (block, H + LANES, P))
+    return (1 + GROUP) * R * H + (D + columns + 4) * R + (columns + GROUP) * H + SCRATCH * P
+
+
+@compiled
+def density(
+    functions: Any,
+    x: Any,
+    order: Any,
+    W: Any,
+    c: Any,
+    rho: Any,
+    V: Any,
+    b: Any,
+    log_floor: Any,
+    terms: Any,
+    work: Any,
+    activation: Any,
+    flags: Any,
+    m: Any,
+    low: Any,
+    high: Any,
+    block: Any,
+) -> None:
+    """Algorithm 1: terms[m, low:high, d] = log p(x_d | x_<d).
+
+    The h of several dimensions are made together, a few rows at a time, so that a is read from
+    and written to the second-level cache once for all of them.
+    """
+    product, epilogue, advance = functions[:3]
+    _, D, H, P = V.shape
+    sequence = m % order.shape[0]
+    width, most = row_width(H), up(block, LANES)
+    size = most * width
+    a = 0
+    h = a + size
+    xs = h + GROUP * size
+    z = xs + D * most
+    log_p = z + most * up(P, LANES)
+    ones = log_p + most
+    copy = ones + most
+    w = copy + up(P, LANES) * width
+    scratch = w + GROUP * width
+    for r in range(most):
+        work[ones + r] = 1
+    for start in range(low, high, block):
+        R = min(block, high - start)
+        R4, R16 = up(R, ROWS), up(R, LANES)
+        gather(x, m, order, start, R, D, work, xs)
+        clear(work, a, R4 * width)
+        for i in range(0, D, GROUP):
+            n = min(GROUP, D - i)
+            for t in range(n):
+                # The first step takes a from 0 to c, as if c were the weights of a value of 1.
+                row = at(c, m * H) if i + t == 0 else at(W, (m * D + i + t - 1) * H)
+                copy_row(row, H, width, work, w + t * width)
+            for r in range(0, R4, STRIP):
+                for t in range(n):
+                    before = ones if i + t == 0 else xs + (i + t - 1) * R16
+                    call(
+                        advance,
+                        (
+                            at(work, before + r),
+                            at(work, w + t * width),
+                            at(rho, m * D + order[sequence, i + t]),
+                            at(work, a + r * width),
+                            at(work, h + t * size + r * width),
+                            min(STRIP, R4 - r),
+                            width,
+                            activation,
+                        ),
+                    )
+            for t in range(n):
+                d = order[sequence, i + t]
+                outputs(product, V, b, m, d, R, work, h + t * size, copy, z)
+                own = at(work, xs + (i + t) * R16)
+                call(
+                    epilogue,
+                    (
+                        at(work, z),
+                        own,
+                        own,
+                        at(log_floor, m * D + d) if flags & FLOOR else 0,
+                        at(work, log_p),
+                        0,
+                        0,
+                        at(work, scratch),
+                        R16,
+                        P,
+                        padded_outputs(P, R),
+                        flags,
+                    ),
+                )
+                for r in range(R):
+                    terms[m, start + r, d] = work[log_p + r]
+
+
+@compiled
+def sample(
+    functions: Any,
+    uniform: Any,
+    noise: Any,
+    order: Any,
+    W: Any,
+    c: Any,
+    rho: Any,
+    V: Any,
+    b: Any,
+    log_floor: Any,
+    x: Any,
+    work: Any,
+    activation: Any,
+    flags: Any,
+    m: Any,
+    low: Any,
+    high: Any,
+) -> None:
+    """x[m, low:high] drawn one dimension after the other from uniform and noise, (M, n, D)."""
+    product, draw, advance = functions[:3]
+    _, D, H, P = V.shape
+    sequence = m % order.shape[0]
+    R = high - low
+    R4, R16, width = up(R, ROWS), up(R, LANES), row_width(H)
+    a = 0
+    h = a + R16 * width
+    z = h + R16 * width
+    drawn = z + R16 * up(P, LANES)
+    u = drawn + R16
+    e = u + R16
+    copy = e + R16
+    w = copy + up(P, LANES) * width
+    scratch = w + width
+    clear(work, a, R4 * width)
+    clear(work, u, 2 * R16)
+    for r in range(R16):
+        work[drawn + r] = 1  # the first step takes a from 0 to c
+    copy_row(at(c, m * H), H, width, work, w)
+    for i in range(D):
+        d = order[sequence, i]
+        call(
+            advance,
+            (
+                at(work, drawn),
+                at(work, w),
+                at(rho, m * D + d),
+                at(work, a),
+                at(work, h),
+                R4,
+                width,
+                activation,
+            ),
+        )
+        outputs(product, V, b, m, d, R, work, h, copy, z)
+        for r in range(R):
+            work[u + r] = uniform[m, low + r, d]
+            work[e + r] = noise[m, low + r, d]
+        call(
+            draw,
+            (
+                at(work, z),
+                at(work, u),
+                at(work, e),
+                at(log_floor, m * D + d) if flags & FLOOR else 0,
+                at(work, drawn),
+                at(work, scratch),
+                R16,
+                P,
+                padded_outputs(P, R),
+                flags,
+            ),
+        )
+        for r in range(R):
+            x[m, low + r, d] = work[drawn + r]
+        copy_row(at(W, (m * D + i) * H), H, width, work, w)

@@ -1,0 +1,270 @@
+"""Density and draws of many rows, with the hidden state kept on chip (the paper's Algorithm 1).
+
+Computed: for a block of BB rows, walk along the D dimensions: h = g(rho_d a), z = V_d' h + b_d,
+log p(x_d | z) or a draw of x_d, then a += x_d W_d.
+
+Fused: all of it, the family's epilogue and the sum over dimensions included.
+
+In registers: a, as S tiles of (BB, HT) in float32. A tuple of tiles rather than one (BB, H) tile,
+because the matrix units take h a tile at a time (one tile of 64 x 512 spills hundreds of
+registers and ran 4 times slower) and because H then need not be a power of two. z and everything
+of the family is (BB, NP) or smaller.
+
+Recomputed: nothing; there is no gradient here (see `_gpu_gradient`).
+
+Traffic, in elements for each model: plain torch writes and reads a, psi and h, 6 B D H in all,
+and z. These kernels read x (B D), write B or B D numbers, and read the weights once a block,
+(B / BB) D H (NP + 1), from L2. At B = 1,000,000, D = 63, H = 512, K = 10, BB = 16 that is 131 GB
+in bf16 and 260 GB in float32, where plain torch moves 770 GB through memory. At some 5 TB/s of L2
+the bound is near 26 and 52 ms; 34 ms (bf16) and 55 ms (tf32) were measured on an H200. The exact
+mode, 95 ms, is bound by splitting its operands. Larger blocks would read less but compute columns
+of z twice, see `_gpu_tiling`.
+
+Where it stops being the right choice: few rows (fewer blocks than multiprocessors leave the chip
+idle, since a block's walk is sequential), and H past what the registers hold, `ON_CHIP_HIDDEN` in
+`gpu`. There the stored path of `_gpu_gradient` serves.
+
+Precision: "bf16" and "tf32" round h and V once; "exact" splits each into a part of TF32 precision
+and a remainder and adds three products (tf32x3), which leaves float32's own error. "bf16
+interpreted" is for Triton's interpreter, which multiplies the bits of bf16 tiles as integers.
+"""
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+from rnade.backends._gpu_families import draw, epilogue
+
+
+@triton.jit
+@no_type_check
+def activate(psi, ACTIVATION: tl.constexpr):
+    """Hidden units from psi; a NaN stays one."""
+    h = psi
+    if ACTIVATION == "relu":
+        h = tl.maximum(psi, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    elif ACTIVATION == "sigmoid":
+        h = tl.sigmoid(psi)
+    return h
+
+
+@triton.jit
+@no_type_check
+def product(left, right, total, PRECISION: tl.constexpr):
+    """Give left @ right + total in the precision asked for."""
+    if PRECISION == "bf16":
+        total = tl.dot(left.to(tl.bfloat16), right.to(tl.bfloat16), total)
+    elif PRECISION == "bf16 interpreted":
+        left, right = left.to(tl.bfloat16), right.to(tl.bfloat16)
+        total = tl.dot(left.to(tl.float32), right.to(tl.float32), total)
+    elif PRECISION == "tf32":
+        total = tl.dot(left, right, total, input_precision="tf32")
+    else:
+        total = tl.dot(left, right, total, input_precision="tf32x3")
+    return total
+
+
+@triton.jit
+@no_type_check
+def _load_units(ptr, h, H, WHOLE: tl.constexpr):
+    """Numbers of the units h, 0 beyond H; no mask where H is a WHOLE number of tiles."""
+    if WHOLE:
+        return tl.load(ptr + h)
+    return tl.load(ptr + h, mask=h < H, other=0.0)
+
+
+@triton.jit
+@no_type_check
+def first_state(
+    c_ptr, H, BB: tl.constexpr, HT: tl.constexpr, S: tl.constexpr, WHOLE: tl.constexpr
+):
+    """a_1 = c for every row, as S tiles of (BB, HT), zero beyond H."""
+    h = tl.arange(0, HT)
+    a = ()
+    for t in tl.static_range(S):
+        c = _load_units(c_ptr, t * HT + h, H, WHOLE)
+        a = a + (tl.zeros((BB, HT), tl.float32) + c[None, :],)  # noqa: RUF005 (Triton has no *)
+    return a
+
+
+@triton.jit
+@no_type_check
+def next_state(a, x, W_ptr, H, HT: tl.constexpr, S: tl.constexpr, WHOLE: tl.constexpr):
+    """a_{d+1} = a_d + x_d W_d; W_ptr points to row d."""
+    h = tl.arange(0, HT)
+    following = ()
+    for t in tl.static_range(S):
+        w = _load_units(W_ptr, t * HT + h, H, WHOLE)
+        following = following + (a[t] + x[:, None] * w[None, :],)  # noqa: RUF005
+    return following
+
+
+@triton.jit
+@no_type_check
+def outputs(
+    a,
+    rho,
+    b_ptr,
+    V_ptr,
+    P: tl.constexpr,
+    NP: tl.constexpr,
+    BB: tl.constexpr,
+    HT: tl.constexpr,
+    S: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Give z = V_d' g(rho a) + b_d, of shape (BB, NP).
+
+    V_ptr: this dimension's packed weights (S HT, NP), zero beyond H and P. b_ptr: its P biases.
+    """
+    h = tl.arange(0, HT)
+    n = tl.arange(0, NP)
+    z = tl.zeros((BB, NP), tl.float32)
+    z += tl.load(b_ptr + n, mask=n < P, other=0.0)[None, :]
+    for t in tl.static_range(S):
+        hidden = activate(rho * a[t], ACTIVATION)
+        v = tl.load(V_ptr + (t * HT + h)[:, None] * NP + n[None, :])
+        z = product(hidden, v, z, PRECISION)
+    return z
+
+
+@triton.jit
+@no_type_check
+def density_kernel(
+    x_ptr,  # (M, B, D) with the strides below
+    W_ptr,  # (M, D, H)
+    c_ptr,  # (M, H)
+    rho_ptr,  # (M, D)
+    V_ptr,  # (M, D, S HT, NP), packed
+    b_ptr,  # (M, D, P)
+    floor_ptr,  # (M, D), logarithms, read if FLOORED
+    order_ptr,  # (M, D), read if ORDERED
+    out_ptr,  # (M, B) if SUMMED, else (M, B, D)
+    B,
+    D,
+    H,
+    x_stride_m,
+    x_stride_b,
+    x_stride_d,
+    P: tl.constexpr,
+    NP: tl.constexpr,
+    K: tl.constexpr,
+    KP: tl.constexpr,
+    BB: tl.constexpr,
+    HT: tl.constexpr,
+    S: tl.constexpr,
+    WHOLE: tl.constexpr,
+    FAMILY: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    FLOORED: tl.constexpr,
+    ORDERED: tl.constexpr,
+    SUMMED: tl.constexpr,
+):
+    """One program: BB rows of one model, all dimensions."""
+    m = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
+    ok = rows < B
+    x_rows = x_ptr + m * x_stride_m + rows * x_stride_b
+    a = first_state(c_ptr + m * H, H, BB, HT, S, WHOLE)
+    total = tl.zeros((BB,), tl.float32)
+    for i in tl.range(0, D):
+        d = i
+        if ORDERED:
+            d = tl.load(order_ptr + m * D + i)
+        md = m * D + d
+        x = tl.load(x_rows + d * x_stride_d, mask=ok, other=0.0)
+        rho = tl.load(rho_ptr + md)
+        log_floor = 0.0
+        if FLOORED:
+            log_floor = tl.load(floor_ptr + md)
+        z = outputs(
+            a,
+            rho,
+            b_ptr + md * P,
+            V_ptr + md * (S * HT * NP),
+            P,
+            NP,
+            BB,
+            HT,
+            S,
+            ACTIVATION,
+            PRECISION,
+        )
+        a = next_state(a, x, W_ptr + md * H, H, HT, S, WHOLE)
+        term, _ = epilogue(x, z, log_floor, x_rows, ok, FAMILY, K, KP, BB, FLOORED, False, False)
+        if SUMMED:
+            total += term
+        else:
+            tl.store(out_ptr + (m * B + rows) * D + d, term, mask=ok)
+    if SUMMED:
+        tl.store(out_ptr + m * B + rows, total, mask=ok)
+
+
+@triton.jit
+@no_type_check
+def sampling_kernel(
+    uniform_ptr,  # (M, D, R), what chooses the component
+    noise_ptr,  # (M, D, R), draws of the standard component; not read for a Bernoulli
+    W_ptr,  # (M, D, H)
+    c_ptr,  # (M, H)
+    rho_ptr,  # (M, D)
+    V_ptr,  # (M, D, S HT, NP), packed
+    b_ptr,  # (M, D, P)
+    floor_ptr,  # (M, D), logarithms, read if FLOORED
+    order_ptr,  # (M, D), read if ORDERED
+    out_ptr,  # (M, N, D) from the first of these R rows on
+    R,
+    D,
+    H,
+    out_stride_m,
+    P: tl.constexpr,
+    NP: tl.constexpr,
+    K: tl.constexpr,
+    KP: tl.constexpr,
+    BB: tl.constexpr,
+    HT: tl.constexpr,
+    S: tl.constexpr,
+    WHOLE: tl.constexpr,
+    FAMILY: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    FLOORED: tl.constexpr,
+    ORDERED: tl.constexpr,
+):
+    """One program: BB rows of one model, drawn one dimension after the other."""
+    m = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
+    ok = rows < R
+    a = first_state(c_ptr + m * H, H, BB, HT, S, WHOLE)
+    for i in tl.range(0, D):
+        d = i
+        if ORDERED:
+            d = tl.load(order_ptr + m * D + i)
+        md = m * D + d
+        uniform = tl.load(uniform_ptr + md * R + rows, mask=ok, other=0.5)
+        noise = uniform
+        if FAMILY != "bernoulli":
+            noise = tl.load(noise_ptr + md * R + rows, mask=ok, other=0.0)
+        rho = tl.load(rho_ptr + md)
+        log_floor = 0.0
+        if FLOORED:
+            log_floor = tl.load(floor_ptr + md)
+        z = outputs(
+            a,
+            rho,
+            b_ptr + md * P,
+            V_ptr + md * (S * HT * NP),
+            P,
+            NP,
+            BB,
+            HT,
+            S,
+            ACTIVATION,
+            PRECISION,
+        )
+        x = draw(z, log_floor, uniform, noise, FAMILY, K, KP, BB, FLOORED)
+        tl.store(out_ptr + m * out_stride_m + rows * D + d, x, mask=ok)
+        a = next_state(a, x, W_ptr + md * H, H, HT, S, WHOLE)

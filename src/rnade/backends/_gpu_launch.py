@@ -1,0 +1,212 @@
+"""Launches of the GPU kernels: how they are cut into programs, what is allocated around them.
+
+Nothing here waits for the device or looks at values, so that all of it can be captured in a CUDA
+graph. Triton is imported by the first launch, not by this module.
+"""
+
+import contextlib
+import functools
+import itertools
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rnade.backends import _gpu_tiling as tiling
+from rnade.backends._gpu_tiling import Tiles
+from rnade.backends.parameters import Activation, Parameters
+from rnade.families.base import AbstractFamily
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is computed, apart from the tensors that are differentiated."""
+
+    family: AbstractFamily
+    activation: Activation
+    order: Tensor | None
+    log_floor: Tensor | None
+    scale_mean_gradient: bool
+    precision: str
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """Sizes of the family's tiles, as the kernels take them."""
+        P, K = self.family.n_outputs, self.family.n_components
+        return {
+            "P": P,
+            "NP": max(16, tiling.power_of_two(P)),
+            "K": K,
+            "KP": tiling.power_of_two(K),
+            "FAMILY": self.family.name,
+        }
+
+    @property
+    def product_dtype(self) -> torch.dtype:
+        """What the on-chip kernels are given V in."""
+        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+
+    def on_chip_tiles(self, H: int) -> Tiles:
+        """How the on-chip kernels are cut."""
+        return tiling.on_chip(H, self.outputs["NP"], self.product_dtype.itemsize)
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What else the kernels are compiled for."""
+        special = self.precision == "bf16" and interpreting()
+        return {
+            "ACTIVATION": self.activation,
+            "PRECISION": "bf16 interpreted" if special else self.precision,
+        }
+
+
+class Packed(NamedTuple):
+    """Parameters as the on-chip kernels take them.
+
+    V is copied once, padded to whole tiles and in the precision of the products: a copy of D H NP
+    elements, small beside the (B / BB) D H NP that the kernel then reads without masks.
+    """
+
+    tensors: tuple[Tensor, ...]
+    constants: dict[str, Any]
+    tiles: Tiles
+
+    @staticmethod
+    def of(parameters: Parameters, request: Request) -> "Packed":
+        """Copy V; take the others as they are."""
+        W, c, rho, V, b = (t.detach() for t in parameters[:5])
+        log_floor = parameters.log_floor
+        M, D, H, P = V.shape
+        tiles = request.on_chip_tiles(H)
+        NP, S = request.outputs["NP"], tiling.cdiv(H, tiles.hidden)
+        size = (M, D, S * tiles.hidden, NP)
+        packed = torch.zeros(size, dtype=request.product_dtype, device=V.device)
+        packed[:, :, :H, :P] = V
+        tensors = (
+            W.contiguous(),
+            c.contiguous(),
+            rho.contiguous(),
+            packed,
+            b.contiguous(),
+            rho if log_floor is None else log_floor.contiguous(),
+            rho if request.order is None else request.order,
+        )
+        constants = {
+            **request.outputs,
+            **request.flags,
+            "BB": tiles.rows,
+            "HT": tiles.hidden,
+            "S": S,
+            "WHOLE": H == S * tiles.hidden,
+            "FLOORED": log_floor is not None,
+            "ORDERED": request.order is not None,
+        }
+        return Packed(tensors, constants, tiles)
+
+
+def density(packed: Packed, x: Tensor, *, summed: bool) -> Tensor:
+    """Terms (M, B, D), or their sums (M, B), with the hidden state on chip."""
+    M, B, D = x.shape
+    tiles = packed.tiles
+    out = x.new_empty((M, B) if summed else (M, B, D))
+    with current(x.device):
+        _kernels().density_kernel[(tiling.cdiv(B, tiles.rows), M)](
+            x,
+            *packed.tensors,
+            out,
+            B,
+            D,
+            packed.tensors[0].shape[2],
+            *x.stride(),
+            **packed.constants,
+            SUMMED=summed,
+            num_warps=tiles.warps,
+            num_stages=tiles.stages,
+        )
+    return out
+
+
+def sampling(packed: Packed, uniform: Tensor, noise: Tensor, out: Tensor) -> None:
+    """Fill `out` (M, R, D), whose last two axes are contiguous, with draws.
+
+    `uniform` chooses the component, `noise` holds draws of the standard one; both (M, D, R).
+    """
+    M, R, D = out.shape
+    tiles = packed.tiles
+    with current(out.device):
+        _kernels().sampling_kernel[(tiling.cdiv(R, tiles.rows), M)](
+            uniform,
+            noise,
+            *packed.tensors,
+            out,
+            R,
+            D,
+            packed.tensors[0].shape[2],
+            out.stride(0),
+            **packed.constants,
+            num_warps=tiles.warps,
+            num_stages=tiles.stages,
+        )
+
+
+def momentum(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    velocities: Sequence[Tensor],
+    decays: Sequence[float],
+    rate: Tensor,
+    scale: Tensor,
+    usable: Tensor,
+    momentum: float,
+) -> None:
+    """Update up to five parameters in place."""
+    M, spare = parameters[0].shape[0], 5 - len(parameters)
+    sizes = [t.numel() // M for t in parameters]
+    firsts = list(itertools.accumulate(tiling.cdiv(n, tiling.UPDATE_BLOCK) for n in sizes))
+    gradients = [g.contiguous() for g in gradients]
+
+    def five(values: Sequence[Any], other: Any) -> list[Any]:
+        return [*values, *[other] * spare]
+
+    with current(rate.device):
+        _update_kernels().momentum_kernel[(firsts[-1], M)](
+            *five(parameters, rate),
+            *five(gradients, rate),
+            *five(velocities, rate),
+            *five(sizes, 0),
+            *five(firsts, firsts[-1])[:4],
+            rate,
+            scale,
+            usable.view(torch.uint8),
+            momentum,
+            *five([float(d) for d in decays], 0.0),
+            BLOCK=tiling.UPDATE_BLOCK,
+            num_warps=4,
+        )
+
+
+def interpreting() -> bool:
+    return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes")
+
+
+@functools.cache
+def _kernels() -> Any:
+    from rnade.backends import _gpu_kernels
+
+    return _gpu_kernels
+
+
+@functools.cache
+def _update_kernels() -> Any:
+    from rnade.backends import _gpu_update
+
+    return _gpu_update
+
+
+def current(device: torch.device) -> AbstractContextManager[Any]:
+    """Launch on the device that holds the tensors, whichever is current."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()

@@ -1,0 +1,254 @@
+"""Launches of the kernels that store the hidden state: values with gradients, chunk by chunk.
+
+Like `_gpu_launch`, this waits for nothing and imports Triton only at the first launch.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rnade.backends import _gpu_tiling as tiling
+from rnade.backends._gpu_launch import Request, current
+from rnade.backends._gpu_tiling import Tiles
+from rnade.backends.parameters import Parameters
+
+
+class Kept(NamedTuple):
+    """What the stored path hands from value to gradient, for one chunk of rows."""
+
+    a: Tensor  # (M, D, B, H)
+    dz: Tensor  # (M, D, B, P)
+    dx: Tensor | None  # (M, B, D)
+
+
+def evaluate(
+    request: Request,
+    x: Tensor,
+    parameters: Parameters,
+    weights: Tensor | None,
+    *,
+    gradient: bool,
+    gradient_x: bool,
+) -> tuple[Tensor, Kept]:
+    """Terms (M, B, D), or with weights partial sums (M, D, blocks), and what a gradient needs."""
+    W, c, rho, V, b, log_floor = parameters
+    M, B, D = x.shape
+    H, P = V.shape[2:]
+    W, c, rho, b = W.contiguous(), c.contiguous(), rho.contiguous(), b.contiguous()
+    order = request.order
+    kernels = _gradient_kernels()
+    a = x.new_empty(M, D, B, H)
+    with current(x.device):
+        tiles = tiling.state(M, B, H)
+        cut = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
+        chunk, n_chunks = tiling.position_chunks(D, M * cut[0] * cut[1], tiling.STATE_PROGRAMS)
+        kernels.state_kernel[(M * n_chunks, *cut)](
+            x,
+            W,
+            c,
+            rho if order is None else order,
+            a,
+            B,
+            D,
+            H,
+            chunk,
+            n_chunks,
+            *x.stride(),
+            BB=tiles.rows,
+            HT=tiles.hidden,
+            DT=16,
+            ORDERED=order is not None,
+            num_warps=tiles.warps,
+            num_stages=tiles.stages,
+        )
+        tiles = tiling.output(M, B, D, H, request.outputs["NP"])
+        blocks = tiling.cdiv(B, tiles.rows)
+        value = x.new_empty((M, B, D) if weights is None else (M, D, blocks))
+        dz = x.new_empty(M, D, B, P) if gradient else value
+        dx = x.new_empty(M, B, D) if gradient_x else None
+        kernels.output_kernel[(M * D, blocks)](
+            x,
+            a,
+            rho,
+            V,
+            b,
+            rho if log_floor is None else log_floor.contiguous(),
+            rho if weights is None else weights,
+            value,
+            dz,
+            value if dx is None else dx,
+            B,
+            D,
+            H,
+            *x.stride(),
+            V.stride(0),
+            V.stride(1),
+            *((0, 0) if weights is None else weights.stride()),
+            V_stride_h=V.stride(2),
+            V_stride_p=V.stride(3),
+            **request.outputs,
+            **request.flags,
+            BB=tiles.rows,
+            HT=tiles.hidden,
+            FLOORED=log_floor is not None,
+            WEIGHTED=weights is not None,
+            GRADIENT=gradient,
+            GRADIENT_X=gradient_x,
+            SCALE_MEAN=request.scale_mean_gradient,
+            num_warps=tiles.warps,
+            num_stages=tiles.stages,
+        )
+    return value, Kept(a, dz, dx)
+
+
+@dataclass
+class Gradients:
+    """Gradients of W, c, rho, V, b and x, summed over chunks of rows."""
+
+    V: Tensor
+    b: Tensor
+    rho_parts: Tensor  # (M, D, parts), partial sums
+    rho: Tensor | None
+    W: Tensor | None
+    c: Tensor | None
+    x: Tensor | None
+    tiles: Tiles
+    tiles_a_program: int
+    inputs: bool  # whether W, c or x is wanted
+    begun: bool = False
+
+    @staticmethod
+    def empty(parameters: Parameters, x: Tensor, *, inputs: bool, x_too: bool) -> "Gradients":
+        M, D, H, P = parameters.V.shape
+        tiles = tiling.weight(x.shape[1], H, max(16, tiling.power_of_two(P)))
+        n_tiles = tiling.cdiv(H, tiles.hidden)
+        run, parts = tiling.position_chunks(n_tiles, M * D, tiling.WEIGHT_PROGRAMS)
+        return Gradients(
+            V=x.new_empty(M, D, H, P),
+            b=x.new_empty(M, D, P),
+            rho_parts=x.new_empty(M, D, parts),
+            rho=None,
+            W=None,
+            c=None,
+            x=x.new_empty(x.shape) if x_too else None,
+            tiles=tiles,
+            tiles_a_program=run,
+            inputs=inputs,
+        )
+
+    def add(
+        self,
+        request: Request,
+        x: Tensor,
+        parameters: Parameters,
+        upstream: Tensor,
+        scale: Tensor | None,
+        kept: Kept,
+        rows: slice = slice(None),
+    ) -> None:
+        """Add what the chunk `rows` gives."""
+        x, upstream = x[:, rows], upstream[:, rows]
+        rho, V = parameters.rho.contiguous(), parameters.V
+        M, B, D = x.shape
+        H, tiles = V.shape[2], self.tiles
+        sizes = request.outputs
+        kernels = _gradient_kernels()
+        g = torch.empty_like(kept.a)
+        with current(x.device):
+            kernels.weight_kernel[(M * D, self.rho_parts.shape[2])](
+                kept.a,
+                rho,
+                V,
+                kept.dz,
+                upstream,
+                rho if scale is None else scale,
+                self.V,
+                self.b,
+                self.rho_parts,
+                g,
+                B,
+                D,
+                H,
+                self.tiles_a_program,
+                V.stride(0),
+                V.stride(1),
+                *upstream.stride(),
+                V_stride_h=V.stride(2),
+                V_stride_p=V.stride(3),
+                P=sizes["P"],
+                NP=sizes["NP"],
+                **request.flags,
+                BB=tiles.rows,
+                HT=tiles.hidden,
+                SCALED=scale is not None,
+                ADDED=self.begun,
+                ONE_BLOCK=tiles.rows >= B,
+                num_warps=tiles.warps,
+                num_stages=tiles.stages,
+            )
+        if self.inputs:
+            self._add_inputs(request, x, parameters.W.contiguous(), g, rows)
+        if self.x is not None:
+            assert kept.dx is not None
+            own = kept.dx * upstream
+            self.x[:, rows] += own if scale is None else own * scale[:, None, None]
+        self.begun = True
+
+    def _add_inputs(self, request: Request, x: Tensor, W: Tensor, g: Tensor, rows: slice) -> None:
+        M, B, D = x.shape
+        H, order = W.shape[2], request.order
+        tiles = tiling.inputs(B, H)
+        n_tiles, n_blocks = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
+        chunk, n_chunks = tiling.position_chunks(D, M * n_tiles * n_blocks, tiling.INPUT_PROGRAMS)
+        parts = self.rho_parts.shape[2]
+        self.rho = x.new_empty(M, D)
+        dW = x.new_empty(M, n_blocks, D, H)
+        dc = x.new_empty(M, n_blocks, H)
+        dx = None if self.x is None else x.new_empty(M, n_tiles, B, D)
+        with current(x.device):
+            _gradient_kernels().input_kernel[(M * n_chunks, n_tiles, n_blocks)](
+                x,
+                W,
+                W if order is None else order,
+                g,
+                self.rho_parts,
+                self.rho,
+                dW,
+                dc,
+                dW if dx is None else dx,
+                B,
+                D,
+                H,
+                chunk,
+                n_chunks,
+                parts,
+                *x.stride(),
+                BB=tiles.rows,
+                HT=tiles.hidden,
+                CHUNK=tiling.power_of_two(chunk),
+                PARTS=tiling.power_of_two(parts),
+                ORDERED=order is not None,
+                GRADIENT_X=dx is not None,
+                num_warps=tiles.warps,
+                num_stages=tiles.stages,
+            )
+        dW, dc = (t.squeeze(1) if n_blocks == 1 else t.sum(1) for t in (dW, dc))
+        self.W = dW if self.W is None else self.W + dW
+        self.c = dc if self.c is None else self.c + dc
+        if self.x is not None and dx is not None:
+            self.x[:, rows] = dx.sum(1)
+
+    def finished(self) -> tuple[Tensor | None, ...]:
+        """Gradients in the order of `_Differentiable`: x, W, c, rho, V, b."""
+        rho = self.rho_parts.sum(2) if self.rho is None else self.rho
+        return self.x, self.W, self.c, rho, self.V, self.b
+
+
+@functools.cache
+def _gradient_kernels() -> Any:
+    from rnade.backends import _gpu_gradient
+
+    return _gpu_gradient

@@ -1,0 +1,84 @@
+"""How the GPU kernels are cut: rows and hidden units of a tile, warps, pipeline stages, programs.
+
+Found by `benchmarks/bench_gpu_kernels.py --sweep` on an H200; any other choice is as right, only
+slower. Matrix products need at least 16 of everything, and tiles are powers of two.
+"""
+
+from typing import NamedTuple
+
+
+class Tiles(NamedTuple):
+    """How a kernel is cut: rows and hidden units of a tile, warps and pipeline stages."""
+
+    rows: int
+    hidden: int
+    warps: int
+    stages: int
+
+
+# Blocks from which on a kernel with one program a block fills the chip (132 multiprocessors).
+BLOCKS_TO_FILL = 128
+# Programs that the kernels along the positions are cut into where rows and units give fewer.
+STATE_PROGRAMS = 256
+INPUT_PROGRAMS = 512
+# Programs that the kernel of the weights' gradients is cut into where the dimensions give fewer.
+WEIGHT_PROGRAMS = 264
+# Bytes of one dimension's V that are fetched ahead; more would leave room for one block only.
+AHEAD_BYTES = 72 * 1024
+# Elements that a program of the momentum update takes.
+UPDATE_BLOCK = 1024
+
+
+def on_chip(H: int, NP: int, element_bytes: int) -> Tiles:
+    """Tiles of the density and sampling kernels.
+
+    16 rows to a block: Triton then splits the columns of z over the warps, where a larger block
+    would compute each column in several of them.
+    """
+    hidden = min(64, max(16, power_of_two(H)))
+    stages = 2 if cdiv(H, hidden) * hidden * NP * element_bytes <= AHEAD_BYTES else 1
+    if H <= 128 and NP <= 64:
+        return Tiles(64, hidden, 4, stages)
+    return Tiles(16, hidden, 4 if H <= 512 and NP <= 128 else 8, stages)
+
+
+def state(M: int, B: int, H: int) -> Tiles:
+    """Tiles of `state_kernel`: smaller blocks of rows where there are few programs."""
+    hidden = min(64, max(16, power_of_two(H)))
+    few = M * cdiv(H, hidden) * cdiv(B, 32) < 16
+    return Tiles(16 if B <= 16 or few else 32, hidden, 4, 2)
+
+
+def output(M: int, B: int, D: int, H: int, NP: int) -> Tiles:
+    """Tiles of `output_kernel`: small blocks of rows where there are few programs."""
+    hidden = min(64 if NP <= 128 else 16, max(16, power_of_two(H)))
+    if B <= 16 or M * D * cdiv(B, 32) < BLOCKS_TO_FILL:
+        return Tiles(16, hidden, 8, 3)
+    return Tiles(32, hidden, 4 if NP <= 128 else 8, 3)
+
+
+def weight(B: int, H: int, NP: int) -> Tiles:
+    """Tiles of `weight_kernel`; more stages where a program takes many tiles."""
+    hidden = min(64 if NP <= 128 else 16, max(16, power_of_two(H)))
+    return Tiles(16 if B <= 16 else 32, hidden, 4 if NP <= 128 else 8, 3 if H > 512 else 2)
+
+
+def inputs(B: int, H: int) -> Tiles:
+    """Tiles of `input_kernel`: one warp, so that sums over rows need no exchange between warps."""
+    return Tiles(16 if B <= 16 else 32, 16, 1, 4)
+
+
+def position_chunks(D: int, programs: int, wanted: int) -> tuple[int, int]:
+    """Positions in a chunk and number of chunks, to make `wanted` programs out of `programs`."""
+    chunk = cdiv(D, min(D, max(1, wanted // programs)))
+    return chunk, cdiv(D, chunk)
+
+
+def cdiv(n: int, size: int) -> int:
+    """How many pieces of `size` cover n."""
+    return -(-n // size)
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two at or above n."""
+    return 1 << (n - 1).bit_length()

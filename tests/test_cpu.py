@@ -1,0 +1,648 @@
+import ctypes
+import functools
+import itertools
+import multiprocessing
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+import pytest
+import scipy.stats
+import threadpoolctl
+import torch
+
+from rnade.backends import (
+    _cpu_calls,
+    _cpu_gradient,
+    _cpu_kernels,
+    _cpu_lanes,
+    _cpu_threads,
+    cpu,
+    reference,
+    vectorised,
+)
+from rnade.backends.parameters import Parameters
+from rnade.families import make_family
+
+FAMILIES = ["gaussian", "laplace", "bernoulli"]
+ACTIVATIONS = ["relu", "sigmoid", "identity"]
+# M, B, D, H, K: all ones; primes; three blocks of rows; more dimensions than a checkpoint, with
+# a bank and without; rows enough for padded copies of V; units in a multiple of 16.
+SIZES = [
+    (1, 1, 1, 1, 1),
+    (3, 5, 7, 13, 2),
+    (1, 530, 5, 17, 2),
+    (1, 2, 37, 3, 1),
+    (3, 3, 19, 5, 3),
+    (1, 53, 4, 16, 7),
+]
+NAMES = ["x", "W", "c", "rho", "V", "b"]
+
+
+@pytest.fixture(params=[1, 3], ids=["serial", "threads"], autouse=True)
+def threads(request, monkeypatch):
+    """Run on one thread, and on three with the work split however small it is."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    if request.param > 1:
+        monkeypatch.setattr(cpu, "SMALL", 0)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+serial = pytest.mark.parametrize("threads", [1], indirect=True)
+threaded = pytest.mark.parametrize("threads", [3], indirect=True)
+
+
+def problem(family, size, *, floor=False, order=False, dtype=torch.float64, seed=0, scale=0.5):
+    """Random rows, parameters and perhaps orders."""
+    M, B, D, H, _ = size
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator, dtype=dtype)
+
+    x, P = draw(M, B, D), family.n_outputs
+    if family.name == "bernoulli":
+        x = (x > 0).to(dtype)
+    parameters = Parameters(
+        scale * draw(M, D, H),
+        scale * draw(M, H),
+        1 + 0.3 * draw(M, D),
+        scale * draw(M, D, H, P),
+        scale * draw(M, D, P),
+        draw(M, D) - 1 if floor else None,
+    )
+    orders = [torch.randperm(D, generator=generator) for _ in range(M)]
+    return x, parameters, torch.stack(orders) if order else None
+
+
+def leaves(x, parameters):
+    """Copies of x and the parameters that want gradients."""
+    copies = [t.detach().clone().requires_grad_() for t in (x, *parameters[:5])]
+    return copies, Parameters(*copies[1:], parameters.log_floor)
+
+
+def value_and_gradients(
+    backend, x, parameters, family, activation, order=None, upstream=None, **kw
+):
+    tensors, with_grad = leaves(x, parameters)
+    terms = backend.log_conditionals(tensors[0], with_grad, family, activation, order, **kw)
+    total = (terms if upstream is None else upstream * terms).sum()
+    return terms.detach(), torch.autograd.grad(total, tensors)
+
+
+def by_reference(x, parameters, family, activation, order):
+    """Terms and gradients of every model by the paper's loops."""
+    terms, gradients = [], []
+    for m in range(x.shape[0]):
+        one = reference.ReferenceParameters(
+            *(None if t is None else t[m].double().numpy() for t in parameters)
+        )
+        arguments = (
+            x[m].double().numpy(),
+            one,
+            family,
+            activation,
+            None if order is None else order[m].tolist(),
+        )
+        terms.append(torch.from_numpy(reference.log_conditionals(*arguments)))
+        found = reference.gradients(*arguments)
+        gradients.append([torch.from_numpy(np.array(getattr(found, n))) for n in NAMES])
+    return torch.stack(terms), [torch.stack(g) for g in zip(*gradients, strict=True)]
+
+
+def assert_close(actual, expected, tolerance=1e-10, what=""):
+    scale = expected.abs().max().clamp_min(1e-12)
+    assert actual.shape == expected.shape, what
+    worst = ((actual - expected).abs().max() / scale).item()
+    assert worst <= tolerance, f"{what}: {worst:.1e} of the largest"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_value_and_gradients_follow_the_reference(name, activation, size):
+    family = make_family(name, size[-1])
+    for floor, ordered in itertools.product([False, True], [False, True]):
+        x, parameters, order = problem(family, size, floor=floor, order=ordered)
+        terms, gradients = by_reference(x, parameters, family, activation, order)
+        ours, ours_gradients = value_and_gradients(cpu, x, parameters, family, activation, order)
+        assert_close(ours, terms, what="log p")
+        for what, g, expected in zip(NAMES, ours_gradients, gradients, strict=True):
+            assert_close(g, expected, what=what)
+
+        tensors, with_grad = leaves(x, parameters)
+        ones = x.new_ones(x.shape[:2])
+        value = cpu.weighted_log_likelihood(tensors[0], ones, with_grad, family, activation, order)
+        assert_close(value.detach(), terms.sum((1, 2)), what="weighted log likelihood")
+        found = torch.autograd.grad(value.sum(), tensors)
+        for what, g, expected in zip(NAMES, found, gradients, strict=True):
+            assert_close(g, expected, what=f"{what} of the weighted log likelihood")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("scale_mean_gradient", [False, True])
+def test_any_upstream_gradient_and_the_scaled_mean_follow_vectorised(name, scale_mean_gradient):
+    family = make_family(name, 3)
+    x, parameters, order = problem(family, (2, 9, 21, 18, 3), floor=True, order=True)
+    upstream = torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(1))
+    settings = {"scale_mean_gradient": scale_mean_gradient}
+    arguments = (x, parameters, family, "relu", order, upstream)
+    terms, expected = value_and_gradients(vectorised, *arguments, **settings)
+    ours, gradients = value_and_gradients(cpu, *arguments, **settings)
+    assert_close(ours, terms)
+    for what, g, e in zip(NAMES, gradients, expected, strict=True):
+        assert_close(g, e, what=what)
+
+
+def test_weights_and_what_comes_from_above_multiply_the_gradient():
+    family = make_family("gaussian", 2)
+    x, parameters, order = problem(family, (3, 6, 5, 7, 2), order=True)
+    generator = torch.Generator().manual_seed(2)
+    weights = torch.randn(3, 6, generator=generator, dtype=x.dtype)
+    above = torch.randn(3, generator=generator, dtype=x.dtype)
+    _, expected = value_and_gradients(
+        vectorised, x, parameters, family, "relu", order, above[:, None, None] * weights[..., None]
+    )
+    tensors, with_grad = leaves(x, parameters)
+    value = cpu.weighted_log_likelihood(tensors[0], weights, with_grad, family, "relu", order)
+    for _ in range(2):  # the second time nothing is kept from the forward pass
+        found = torch.autograd.grad((above * value).sum(), tensors, retain_graph=True)
+        for what, g, e in zip(NAMES, found, expected, strict=True):
+            assert_close(g, e, what=what)
+
+
+def test_weights_may_have_gradients_and_none_may_be_wanted():
+    family = make_family("gaussian", 2)
+    x, parameters, _ = problem(family, (2, 4, 3, 5, 2))
+    weights = x[:, :, 0].clone().requires_grad_()
+    terms = vectorised.log_conditionals(x, parameters, family, "relu")
+    value = cpu.weighted_log_likelihood(x, weights, parameters, family, "relu")
+    assert_close(torch.autograd.grad(value.sum(), weights)[0], terms.sum(-1))
+    with torch.no_grad():
+        _, with_grad = leaves(x, parameters)
+        value = cpu.weighted_log_likelihood(x, weights, with_grad, family, "relu")
+    assert not value.requires_grad
+    assert_close(value, (weights * terms.sum(-1)).sum(-1).detach())
+
+
+@pytest.mark.parametrize("wanted", [["b"], ["V", "b"], ["W"], ["rho"], ["x"], ["c", "V"]], ids=str)
+def test_only_wanted_gradients_are_computed(wanted):
+    family = make_family("laplace", 2)
+    x, parameters, order = problem(family, (1, 6, 20, 7, 2), order=True)
+    _, expected = value_and_gradients(vectorised, x, parameters, family, "sigmoid", order)
+    tensors = [t.clone() for t in (x, *parameters[:5])]
+    for what, t in zip(NAMES, tensors, strict=True):
+        t.requires_grad_(what in wanted)
+    some = Parameters(*tensors[1:])
+    chosen = [t for t in tensors if t.requires_grad]
+    kept = [e for e, what in zip(expected, NAMES, strict=True) if what in wanted]
+    value = cpu.weighted_log_likelihood(
+        tensors[0], x.new_ones(1, 6), some, family, "sigmoid", order
+    )
+    terms = cpu.log_conditionals(tensors[0], some, family, "sigmoid", order)
+    for total in (value, terms.sum()):
+        for g, e in zip(torch.autograd.grad(total, chosen), kept, strict=True):
+            assert_close(g, e)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_gradcheck(name):
+    family = make_family(name, 2)
+    x, parameters, order = problem(family, (1, 2, 3, 2, 2), floor=True, order=True)
+    tensors, _ = leaves(x, parameters)
+    weights = x[:, :, 0].clone()
+
+    def terms(*t):
+        p = Parameters(*t[1:], parameters.log_floor)
+        return cpu.log_conditionals(t[0], p, family, "sigmoid", order)
+
+    def value(*t):
+        p = Parameters(*t[1:], parameters.log_floor)
+        return cpu.weighted_log_likelihood(t[0], weights, p, family, "sigmoid", order)
+
+    assert torch.autograd.gradcheck(terms, tensors)
+    assert torch.autograd.gradcheck(value, tensors)
+
+
+@serial
+def test_second_derivatives_are_those_of_vectorised():
+    family = make_family("gaussian", 2)
+    x, parameters, order = problem(family, (2, 3, 4, 3, 2), order=True)
+    weights = x[:, :, 0].clone()
+
+    def value(backend, tensors):
+        p = Parameters(*tensors[1:])
+        if backend is cpu:
+            return cpu.weighted_log_likelihood(tensors[0], weights, p, family, "sigmoid", order)
+        terms = vectorised.log_conditionals(tensors[0], p, family, "sigmoid", order)
+        return (weights * terms.sum(-1)).sum(-1)
+
+    second = []
+    for backend in (vectorised, cpu):
+        tensors, _ = leaves(x, parameters)
+        first = torch.autograd.grad(value(backend, tensors).sum(), tensors, create_graph=True)
+        penalty = sum(g.square().sum() for g in first)
+        second.append(torch.autograd.grad(penalty, tensors))
+    for what, g, e in zip(NAMES, second[1], second[0], strict=True):
+        assert_close(g, e, what=what)
+    tensors, with_grad = leaves(x, parameters)
+    terms = cpu.log_conditionals(tensors[0], with_grad, family, "sigmoid", order)
+    (first,) = torch.autograd.grad(terms.sum(), tensors[0], create_graph=True)
+    assert first.requires_grad
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_float32_is_at_most_twice_as_far_from_the_truth_as_plain_torch(name, activation):
+    family = make_family(name, 5)
+    size = (1, 64, 41, 83, 5)
+    errors = {cpu: np.zeros(7), vectorised: np.zeros(7)}
+    for seed in range(4):
+        x, parameters, _ = problem(
+            family, size, floor=True, dtype=torch.float32, seed=seed, scale=0.2
+        )
+        exact = Parameters(*(t.double() for t in parameters))
+        truth, gradients = value_and_gradients(vectorised, x.double(), exact, family, activation)
+        for backend, total in errors.items():
+            terms, found = value_and_gradients(backend, x, parameters, family, activation)
+            pairs = zip([terms, *found], [truth, *gradients], strict=True)
+            total += [((a - e).square().mean().sqrt()).item() for a, e in pairs]
+    assert (errors[cpu] <= 2 * errors[vectorised] + 1e-12).all(), errors[cpu] / errors[vectorised]
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+@pytest.mark.parametrize("extreme", ["far", "narrow", "wide"])
+def test_extreme_inputs_follow_the_reference(name, extreme):
+    family = make_family(name, 3)
+    x, parameters, _ = problem(family, (1, 8, 5, 6, 3), scale=0.1)
+    if extreme == "far":
+        x = 50 * x.sign()
+    else:
+        parameters.b[..., 6:] = np.log(1e-6 if extreme == "narrow" else 1e6)
+    terms, gradients = by_reference(x, parameters, family, "relu", None)
+    ours, found = value_and_gradients(cpu, x, parameters, family, "relu")
+    assert_close(ours, terms)
+    for what, g, e in zip(NAMES, found, gradients, strict=True):
+        assert_close(g, e, what=what)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("z_sigma", [-100.0, 100.0])
+def test_run_away_scales_and_values_are_clamped_as_in_torch(name, dtype, z_sigma):
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-4
+    for K, far in [(3, False), (1, False), (1, True)]:
+        family = make_family(name, K)
+        x, parameters, _ = problem(family, (1, 8, 1, 6, K), scale=0.1, dtype=dtype)
+        parameters.b[..., 2 * K] = z_sigma
+        if far:
+            x[0, 0] = 1e20
+        terms, expected = value_and_gradients(vectorised, x, parameters, family, "relu")
+        ours, found = value_and_gradients(cpu, x, parameters, family, "relu")
+        assert torch.isfinite(ours).all()
+        assert_close(ours, terms, tolerance)
+        for what, g, e in zip(NAMES, found, expected, strict=True):
+            assert_close(g, e, tolerance, what)
+
+
+def test_a_floor_of_zero_is_no_floor():
+    family = make_family("gaussian", 2)
+    x, parameters, _ = problem(family, (1, 4, 3, 5, 2))
+    zero = parameters._replace(log_floor=torch.full((1, 3), -torch.inf, dtype=x.dtype))
+    with_floor = value_and_gradients(cpu, x, zero, family, "relu")
+    without = value_and_gradients(cpu, x, parameters, family, "relu")
+    assert_close(with_floor[0], without[0], 1e-14)
+    for a, b in zip(with_floor[1], without[1], strict=True):
+        assert_close(a, b, 1e-14)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_shows(name, activation, bad):
+    family = make_family(name, 3)
+    x, parameters, _ = problem(family, (1, 20, 6, 5, 3))
+    x[0, 7, 2] = bad
+    terms, _ = value_and_gradients(cpu, x, parameters, family, activation)
+    expected = vectorised.log_conditionals(x, parameters, family, activation)
+    others = torch.arange(20) != 7
+    assert_close(terms[:, others], expected[:, others])
+    assert_close(terms[:, 7, :2], expected[:, 7, :2])
+    assert torch.isnan(terms[0, 7, 2:]).all() or not np.isnan(bad)
+    cases = [(x, parameters)]
+    for what in range(5):
+        copies = [t.clone() for t in parameters[:5]]
+        copies[what].view(-1)[0] = bad
+        cases.append((x[:, others], Parameters(*copies)))
+    for rows, p in cases:
+        with np.errstate(all="ignore"):
+            truth, gradients = by_reference(rows, p, family, activation, None)
+        ours, ours_gradients = value_and_gradients(cpu, rows, p, family, activation)
+        if name != "bernoulli":
+            truth[rows.isinf()] = 0  # u is clamped, so that an infinite x has a finite term
+        assert torch.equal(torch.isfinite(ours), torch.isfinite(truth))
+        for g, e in zip(ours_gradients, gradients, strict=True):
+            assert torch.isfinite(e).all() or not torch.isfinite(g).all()
+
+
+def test_shared_rows_and_views_are_taken_as_they_are():
+    family = make_family("bernoulli")
+    x, parameters, _ = problem(family, (3, 6, 5, 8, 1))
+    shared = x[:1].expand(3, -1, -1)
+    W = parameters.W.clone().requires_grad_()
+    tied = parameters._replace(W=W, V=W.unsqueeze(-1))
+    found = []
+    for backend in (vectorised, cpu):
+        terms = backend.log_conditionals(shared, tied, family, "sigmoid")
+        found.append((terms.detach(), torch.autograd.grad(terms.sum(), W)[0]))
+    for ours, expected in zip(found[1], found[0], strict=True):
+        assert_close(ours, expected)
+    turned = parameters._replace(
+        V=parameters.V.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    )
+    columns = x.transpose(1, 2).contiguous().transpose(1, 2)
+    assert_close(
+        cpu.log_conditionals(columns, turned, family, "relu"),
+        vectorised.log_conditionals(x, turned, family, "relu"),
+    )
+
+
+@pytest.mark.parametrize("B", [0, 1])
+def test_few_rows(B):
+    family = make_family("gaussian", 2)
+    x, parameters, _ = problem(family, (2, B, 3, 4, 2))
+    terms, gradients = value_and_gradients(cpu, x, parameters, family, "relu")
+    expected, expected_gradients = value_and_gradients(vectorised, x, parameters, family, "relu")
+    assert terms.shape == expected.shape
+    for g, e in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(g, e)
+    x = cpu.sample(B, parameters, family, "relu", generator=torch.Generator())
+    assert x.shape == (2, B, 3)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_samples_follow_the_density(name, dtype):
+    family = make_family(name, 3)
+    size = (2, 0, 5, 9, 3)
+    _, parameters, order = problem(family, size, floor=True, order=True, dtype=dtype)
+    generator = torch.Generator().manual_seed(0)
+    x = cpu.sample(4000, parameters, family, "relu", order, generator=generator)
+    z = vectorised.outputs(x, parameters, "relu", order)  # (M, D, n, P)
+    floor = parameters.log_floor[:, :, None]
+    for m, d in itertools.product(range(2), range(5)):
+        x_d, z_d, floor_d = x[m, :, d], z[m, d], floor[m, d]
+        if name == "bernoulli":
+            p = torch.sigmoid(z_d[:, 0])
+            assert set(x_d.tolist()) <= {0.0, 1.0}
+            deviation = (x_d - p).sum() / (p * (1 - p)).sum().sqrt()
+            assert abs(deviation) < 4
+        else:
+            u = family.cdf(x_d, z_d, floor_d)
+            assert scipy.stats.kstest(u.double().numpy(), "uniform").pvalue > 1e-4
+
+
+def test_same_seed_same_samples_whatever_the_threads():
+    family = make_family("laplace", 3)
+    _, parameters, order = problem(family, (2, 0, 7, 40, 3), order=True, dtype=torch.float32)
+
+    def draw(seed):
+        generator = torch.Generator().manual_seed(seed)
+        return cpu.sample(333, parameters, family, "relu", order, generator=generator)
+
+    many = draw(0)
+    assert not torch.equal(many, draw(1))
+    torch.set_num_threads(1)
+    assert torch.equal(many, draw(0))
+
+
+@serial
+def test_samples_in_a_range():
+    family = make_family("gaussian", 2)
+    _, parameters, _ = problem(family, (1, 0, 3, 4, 2))
+    low, high = torch.zeros(3).double(), torch.ones(3).double()
+    generator = torch.Generator().manual_seed(0)
+    x = cpu.sample(50, parameters, family, "relu", generator=generator, low=low, high=high)
+    assert ((low <= x) & (x <= high)).all()
+
+
+@serial
+def test_supports_says_why_not():
+    family = make_family("gaussian", 2)
+    _, parameters, _ = problem(family, (1, 1, 2, 3, 2))
+    assert cpu.supports(parameters, family, "relu") is None
+    half = Parameters(*(t.half() for t in parameters[:5]))
+    assert "float16" in cpu.supports(half, family, "relu")
+    mixed = parameters._replace(c=parameters.c.float())
+    assert "differ in dtype" in cpu.supports(mixed, family, "relu")
+    meta = Parameters(*(t.to("meta") for t in parameters[:5]))
+    assert "meta" in cpu.supports(meta, family, "relu")
+
+    class Poisson(type(family)):
+        name = "poisson"
+
+    assert "poisson" in cpu.supports(parameters, Poisson(2), "relu")
+
+
+def step(seed=0):
+    """One gradient step of a model large enough to be split."""
+    family = make_family("gaussian", 3)
+    x, parameters, _ = problem(family, (1, 40, 37, 64, 3), seed=seed)
+    return [g.numpy() for g in value_and_gradients(cpu, x, parameters, family, "relu")[1]]
+
+
+@threaded
+def test_several_python_threads_at_once():
+    expected = [step(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(step, seed) for seed in range(4) for _ in range(5)]
+        results = [future.result(timeout=60) for future in futures]
+    for i, result in enumerate(results):
+        for g, e in zip(result, expected[i // 5], strict=True):
+            np.testing.assert_allclose(g, e, rtol=1e-12, atol=1e-12)
+
+
+@threaded
+def test_joblib_workers():
+    expected = step()
+    results = joblib.Parallel(n_jobs=2, timeout=120)(joblib.delayed(_worker)() for _ in range(2))
+    for result in results:
+        for g, e in zip(result, expected, strict=True):
+            np.testing.assert_allclose(g, e, rtol=1e-10, atol=1e-12)
+
+
+def _worker():
+    cpu.SMALL = 0
+    torch.set_num_threads(2)
+    return step()
+
+
+@threaded
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_with_live_threads():
+    expected = step()
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    busy, stop = threading.Event(), threading.Event()
+
+    def keep_busy():
+        while not stop.is_set():
+            step()
+            busy.set()
+
+    other = threading.Thread(target=keep_busy)
+    other.start()
+    try:
+        assert busy.wait(60)
+        child = context.Process(target=_child, args=(queue,), daemon=True)
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+    finally:
+        stop.set()
+        other.join()
+        child.kill()
+    inherited, total = queue.get()
+    assert inherited is None
+    assert total == pytest.approx(float(sum(g.sum() for g in expected)))
+
+
+def _child(queue):
+    inherited = _cpu_threads._pool
+    torch.set_num_threads(2)
+    queue.put((inherited, float(sum(g.sum() for g in step()))))
+
+
+def blas_threads():
+    found = sorted((i["filepath"], i["num_threads"]) for i in threadpoolctl.threadpool_info())
+    mkl = [s for s in torch.__config__.parallel_info().splitlines() if "mkl_get_max" in s]
+    return [*found, *((line, None) for line in mkl)]
+
+
+@threaded
+def test_blas_threads_are_given_back():
+    before = blas_threads(), torch.get_num_threads()
+    step()
+    assert (blas_threads(), torch.get_num_threads()) == before
+
+
+@pytest.fixture
+def scipy_blas(monkeypatch):
+    """As on a machine whose torch has no MKL."""
+    _cpu_threads.gemm_address.cache_clear()
+    monkeypatch.setattr(_cpu_threads, "_mkl", lambda: None)
+    yield
+    _cpu_threads.gemm_address.cache_clear()
+
+
+@threaded
+def test_without_mkl_scipy_blas_is_held_and_given_back(scipy_blas, monkeypatch):
+    assert "SciPy" in _cpu_threads.blas_name()
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        inside = []
+        run = _cpu_gradient.gradient
+
+        def spy(*arguments):
+            inside.extend(n for path, n in blas_threads() if "openblas" in path)
+            return run(*arguments)
+
+        monkeypatch.setattr(_cpu_gradient, "gradient", spy)
+        result = step()
+        assert set(inside) == {1}
+        assert blas_threads() == before
+    _cpu_threads.gemm_address.cache_clear()
+    monkeypatch.undo()
+    for g, e in zip(result, step(), strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-10, atol=1e-10)
+
+
+@threaded
+def test_an_error_in_a_task_is_raised_and_blas_given_back():
+    before = blas_threads()
+
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        _cpu_threads.run([fail] * 5, 3)
+    assert blas_threads() == before
+
+
+@threaded
+def test_new_sizes_compile_nothing():
+    def signatures():
+        kernels = (_cpu_kernels.density, _cpu_kernels.sample, _cpu_gradient.gradient)
+        found = [tuple(kernel.signatures) for kernel in (*kernels, _cpu_gradient.join)]
+        return found, len(_cpu_calls._functions)
+
+    def use(size, **settings):
+        family = make_family("gaussian", size[-1])
+        x, parameters, order = problem(family, size, **settings)
+        value_and_gradients(cpu, x, parameters, family, "relu", order)
+        value_and_gradients(cpu, x[:1].expand_as(x), parameters, family, "relu", order)
+        cpu.sample(3, parameters, family, "relu", order, generator=torch.Generator())
+
+    use((2, 3, 4, 5, 2))
+    before = signatures()
+    use((1, 1, 1, 1, 1))
+    use((3, 70, 33, 20, 4), order=True, floor=True)
+    assert signatures() == before
+    assert all(len(found) <= 2 for found in before[0])  # float32 and float64
+
+
+@serial
+def test_kernels_work_where_nothing_can_be_cached():
+    scope = {}
+    exec("def double(x):\n    return 2 * x", scope)  # numba finds no file to cache it for
+    assert _cpu_calls.compiled(scope["double"])(3) == 6
+
+
+def _exponentials(x, y, n):
+    for i in range(0, n, _cpu_lanes.LANES):
+        _cpu_lanes.store(y, i, _cpu_lanes.exp(_cpu_lanes.load(x, i)))
+
+
+def _logarithms(x, y, n):
+    for i in range(0, n, _cpu_lanes.LANES):
+        _cpu_lanes.store(y, i, _cpu_lanes.log(_cpu_lanes.load(x, i)))
+
+
+@functools.cache
+def lanes_function(function, dtype):
+    address = _cpu_calls.address_of(function, "ppi", np.dtype(dtype))
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(address)
+
+    def compute(x):
+        x = np.ascontiguousarray(x, dtype)
+        y = np.empty_like(x)
+        call(x.ctypes.data, y.ctypes.data, x.size)
+        return y
+
+    return compute
+
+
+@serial
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exp_and_log_to_the_last_place(dtype):
+    rng = np.random.default_rng(0)
+    low, high = (-86, 88) if dtype == np.float32 else (-707, 708)
+    exp, log = lanes_function(_exponentials, dtype), lanes_function(_logarithms, dtype)
+    for x in (rng.uniform(low, high, 16000), rng.uniform(-1, 1, 16000)):
+        x = x.astype(dtype)
+        truth = np.exp(x.astype(np.longdouble))
+        assert (np.abs(exp(x) - truth) / np.spacing(truth.astype(dtype))).max() < 1.5
+    for x in (np.exp(rng.uniform(low, high, 16000)), rng.uniform(0.5, 2, 16000)):
+        x = x.astype(dtype)
+        truth = np.log(x.astype(np.longdouble))
+        assert (np.abs(log(x) - truth) / np.spacing(np.abs(truth.astype(dtype)))).max() < 1.5
+    odd = np.zeros(16)
+    odd[:5] = [np.nan, np.inf, -np.inf, -1000, 1000]
+    np.testing.assert_array_equal(exp(odd)[:5], [np.nan, np.inf, 0, 0, np.inf])
+    np.testing.assert_array_equal(log(np.full(16, np.nan)), np.full(16, np.nan))
+    np.testing.assert_array_equal(log(np.full(16, np.inf)), np.full(16, np.inf))
