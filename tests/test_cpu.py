@@ -126,7 +126,7 @@ def assert_close(actual, expected, tolerance=1e-10, what=""):
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_value_and_gradients_follow_the_reference(name, activation, size):
     family = make_family(name, size[-1])
-    for floor, ordered in itertools.product([False, True], [False, True]):
+    for floor, ordered in [(False, True), (True, False)]:
         x, parameters, order = problem(family, size, floor=floor, order=ordered)
         terms, gradients = by_reference(x, parameters, family, activation, order)
         ours, ours_gradients = value_and_gradients(cpu, x, parameters, family, activation, order)
@@ -209,6 +209,7 @@ def test_only_wanted_gradients_are_computed(wanted):
             assert_close(g, e)
 
 
+@serial
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradcheck(name):
     family = make_family(name, 2)
@@ -261,9 +262,9 @@ def test_float32_is_at_most_twice_as_far_from_the_truth_as_plain_torch(name, act
     family = make_family(name, 5)
     size = (1, 64, 41, 83, 5)
     errors = {cpu: np.zeros(7), vectorised: np.zeros(7)}
-    for seed in range(4):
+    for seed in range(2):
         x, parameters, _ = problem(
-            family, size, floor=True, dtype=torch.float32, seed=seed, scale=0.2
+            family, size, floor=True, dtype=torch.float32, seed=seed, scale=0.1
         )
         exact = Parameters(*(t.double() for t in parameters))
         truth, gradients = value_and_gradients(vectorised, x.double(), exact, family, activation)
@@ -572,6 +573,25 @@ def test_an_error_in_a_task_is_raised_and_blas_given_back():
     with pytest.raises(ZeroDivisionError):
         _cpu_threads.run([fail] * 5, 3)
     assert blas_threads() == before
+
+
+@pytest.mark.parametrize("size", [*SIZES, (1, 70, 19, 512, 6), (1, 33, 9, 500, 11)], ids=str)
+def test_kernels_stay_within_their_room(size, monkeypatch):
+    given = []
+
+    def guarded(n, dtype):
+        room = torch.full((n + 4096,), 12345.0, dtype=dtype).numpy()
+        given.append(room[n:])
+        return room[:n]
+
+    monkeypatch.setattr(_cpu_threads, "workspace", guarded)
+    for name, activation in [("gaussian", "relu"), ("bernoulli", "sigmoid")]:
+        family = make_family(name, size[-1])
+        x, parameters, _ = problem(family, size)
+        value_and_gradients(cpu, x, parameters, family, activation)
+        cpu.sample(70, parameters, family, activation, generator=torch.Generator())
+    assert given
+    assert all((beyond == 12345).all() for beyond in given)
 
 
 @threaded

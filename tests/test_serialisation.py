@@ -189,7 +189,7 @@ def rewrite(path, change):
         (lambda t, s: s.update({"class": "os.system"}), "it holds a 'os.system', which this"),
         (lambda t, s: s["parameters"].update(n_hidden=10**12), "W.*shape|size mismatch"),
         (lambda t, s: s["parameters"].update(n_hidden=5), "size mismatch"),
-        (lambda t, s: s.update(n_columns=10**9), "size mismatch"),
+        (lambda t, s: s.update(n_columns=10**12), "it claims 1000000000000 columns"),
         (lambda t, s: t.pop("module.W"), "W"),
         (lambda t, s: t.pop("standardiser.mean"), "standardiser.mean"),
         (lambda t, s: s["parameters"].update(surprise=1), "surprise"),

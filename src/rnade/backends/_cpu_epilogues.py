@@ -5,13 +5,15 @@ Each family has two C functions, compiled when first asked for.
 An *epilogue* takes one dimension's z and x for R rows and gives log p, and where flags say so the
 gradients with respect to z and x, times each row's weight.
 
-    z : (R, P) row-major, `stride` numbers from row to row
+    z : (R, P) row-major, `stride` numbers from row to row: P rounded up to a multiple of 16, but
+        1 for P = 1
     x, weight : (R,)
     log_floor : one number, read only with the flag FLOOR
     log_p, dx : (R,), written; dx only with the flag GRADIENT
-    dz : (P, R) row-major, written with the flag GRADIENT
-    scratch : SCRATCH * P numbers
-    R, P, stride, flags : whole numbers; R is a multiple of 16. A Bernoulli takes stride 1.
+    dz : like z, written with the flag GRADIENT
+    sums : (P, 16), added to with the flag GRADIENT: parts that sum to the gradient of b
+    scratch : SCRATCH * stride numbers
+    R, P, stride, flags : whole numbers; R is a multiple of 16.
 
 A *draw* takes z and two random numbers for each row, uniform on [0, 1) and from the family's
 standard component (`AbstractMixture._draw_kernel`), and writes one value of x for each row.
@@ -26,7 +28,18 @@ from typing import Any
 import numpy as np
 
 from rnade.backends._cpu_calls import address_of, inlined
-from rnade.backends._cpu_lanes import LANES, exp, like, load, log, root, splat, store, where_less
+from rnade.backends._cpu_lanes import (
+    LANES,
+    exp,
+    like,
+    load,
+    log,
+    root,
+    splat,
+    store,
+    transpose,
+    where_less,
+)
 from rnade.families.gaussian import LOG_SQRT_2PI
 from rnade.families.laplace import LOG_2
 from rnade.families.mixture import LOG_SCALE_BOUND, U_BOUND
@@ -35,7 +48,7 @@ GRADIENT, SCALE_MEAN, FLOOR = 1, 2, 4
 _GAUSSIAN, _LAPLACE = 0, 1
 
 
-SCRATCH = 2 * LANES  # numbers that an epilogue or a draw needs room for, for each output
+SCRATCH = 2 * LANES  # numbers that an epilogue or a draw needs room for, for each column of z
 
 
 @inlined
@@ -59,11 +72,24 @@ def _log_1_plus(t: Any) -> Any:
 
 
 @inlined
-def _transpose(z: Any, at: Any, P: Any, stride: Any, out: Any) -> None:
-    """Copy rows at..at+15 of z so that the 16 values of one output lie side by side."""
-    for k in range(P):
-        for i in range(LANES):
-            out[k * LANES + i] = z[(at + i) * stride + k]
+def _columns(z: Any, s: Any, stride: Any, scratch: Any) -> None:
+    """Copy rows s to s+15 of z so that the 16 values of one output lie side by side."""
+    for k in range(0, stride, LANES):
+        transpose(scratch, k * LANES, LANES, z, s * stride + k, stride)
+
+
+@inlined
+def _rows(scratch: Any, dz: Any, s: Any, stride: Any) -> None:
+    """Write rows s to s+15 of dz from such columns."""
+    for k in range(0, stride, LANES):
+        transpose(dz, s * stride + k, stride, scratch, k * LANES, LANES)
+
+
+@inlined
+def _put(dz: Any, at: Any, scratch: Any, sums: Any) -> None:
+    """Keep the gradients of one output for 16 rows, and add them to its sums."""
+    store(scratch, at, dz)
+    store(sums, at, load(sums, at) + dz)
 
 
 @inlined
@@ -111,6 +137,7 @@ def _mixture(
     log_floor: Any,
     log_p: Any,
     dz: Any,
+    sums: Any,
     dx: Any,
     scratch: Any,
     R: Any,
@@ -127,7 +154,7 @@ def _mixture(
     n = K * LANES
     mu_at, sigma_at, slope_at, term_at = n, 2 * n, 3 * n, 4 * n
     for s in range(0, R, LANES):
-        _transpose(z, s, P, stride, scratch)
+        _columns(z, s, stride, scratch)
         x_s = load(x, s)
         largest = like(x_s, -math.inf)
         largest_alpha = largest
@@ -167,9 +194,10 @@ def _mixture(
                 dx_s = dx_s + dx_k
                 d_mu = like(x_s, 0.0) - (pi * d_log_kernel if flags & SCALE_MEAN else dx_k)
                 d_log_sigma = (like(x_s, -1.0) - u * d_log_kernel) * pi
-                store(dz, k * R + s, pi - load(scratch, at) * share_alpha)
-                store(dz, (K + k) * R + s, d_mu)
-                store(dz, (2 * K + k) * R + s, d_log_sigma * load(scratch, slope_at + at))
+                _put(pi - load(scratch, at) * share_alpha, at, scratch, sums)
+                _put(d_mu, mu_at + at, scratch, sums)
+                _put(d_log_sigma * load(scratch, slope_at + at), sigma_at + at, scratch, sums)
+            _rows(scratch, dz, s, stride)
             store(dx, s, dx_s)
 
 
@@ -180,6 +208,7 @@ def _gaussian_epilogue(
     log_floor: Any,
     log_p: Any,
     dz: Any,
+    sums: Any,
     dx: Any,
     scratch: Any,
     R: Any,
@@ -194,6 +223,7 @@ def _gaussian_epilogue(
         log_floor,
         log_p,
         dz,
+        sums,
         dx,
         scratch,
         R,
@@ -212,6 +242,7 @@ def _laplace_epilogue(
     log_floor: Any,
     log_p: Any,
     dz: Any,
+    sums: Any,
     dx: Any,
     scratch: Any,
     R: Any,
@@ -219,7 +250,9 @@ def _laplace_epilogue(
     stride: Any,
     flags: Any,
 ) -> None:
-    _mixture(z, x, weight, log_floor, log_p, dz, dx, scratch, R, P, stride, flags, _LAPLACE, LOG_2)
+    _mixture(
+        z, x, weight, log_floor, log_p, dz, sums, dx, scratch, R, P, stride, flags, _LAPLACE, LOG_2
+    )
 
 
 def _bernoulli_epilogue(
@@ -229,6 +262,7 @@ def _bernoulli_epilogue(
     log_floor: Any,
     log_p: Any,
     dz: Any,
+    sums: Any,
     dx: Any,
     scratch: Any,
     R: Any,
@@ -245,7 +279,8 @@ def _bernoulli_epilogue(
         if flags & GRADIENT:
             weight_s = load(weight, s)
             p = where_less(z_s, zero, t, one) / (one + t)
-            store(dz, s, (x_s - p) * weight_s)
+            _put((x_s - p) * weight_s, 0, scratch, sums)
+            store(dz, s, load(scratch, 0))
             store(dx, s, z_s * weight_s)
 
 
@@ -265,7 +300,7 @@ def _mixture_draw(
     K = P // 3
     mu_at, sigma_at = K * LANES, 2 * K * LANES
     for s in range(0, R, LANES):
-        _transpose(z, s, P, stride, scratch)
+        _columns(z, s, stride, scratch)
         largest = load(scratch, 0)
         for k in range(LANES, K * LANES, LANES):
             z_alpha = load(scratch, k)
@@ -315,7 +350,7 @@ FAMILIES = tuple(_EPILOGUES)
 
 def epilogue_address(family: str, dtype: np.dtype[Any]) -> int:
     """Address of a family's epilogue for one precision."""
-    return address_of(_EPILOGUES[family], "ppppppppiiii", dtype)
+    return address_of(_EPILOGUES[family], "pppppppppiiii", dtype)
 
 
 def draw_address(family: str, dtype: np.dtype[Any]) -> int:

@@ -9,7 +9,7 @@ the dimensions before it. Besides:
     dW (in order), dc, drho, db : like the parameters, added to
     dV : (M, D, H, P), written by the first rows and added to by others
     dx : (M, B, D), written
-    turned : (M, D, P, H), or (1, 0, 1, 1) to do without it
+    turned : (M, D, P, H), or empty to do without it
         Room for dV transposed. In that form the product is half as fast again, which pays for
         transposing at the end if there are several blocks of rows.
     carried : (M, chunks, rows, H), each chunk's gradient of the a that it starts from
@@ -27,6 +27,7 @@ from rnade.backends._cpu_kernels import (
     clear,
     copy_row,
     gather,
+    output_stride,
     outputs,
     padded_outputs,
     row_width,
@@ -93,7 +94,13 @@ def gradient_size(D: int, H: int, P: int, block: int, chunks: int) -> int:
     """Numbers that `gradient` needs room for."""
     R, H, columns = (-(-n // LANES) * LANES for n in (block, H + LANES, P))
     matrices = 5 + (D // chunks + 1) // CHECKPOINT
-    return matrices * R * H + (D + 2 * columns + 4) * R + (columns + 2) * H + SCRATCH * P + LANES
+    return (
+        matrices * R * H
+        + (D + 2 * columns + 4) * R
+        + (columns + 2) * H
+        + (SCRATCH + LANES) * columns
+        + LANES
+    )
 
 
 @compiled
@@ -135,7 +142,7 @@ def gradient(
     begin, end = chunk_begin(chunk, chunks, D), chunk_begin(chunk + 1, chunks, D)
     one, zero = work.dtype.type(1), work.dtype.type(0)
     back = want & (WANT_HIDDEN | WANT_X) != 0
-    width, most = row_width(H), up(block, LANES)
+    width, most, stride = row_width(H), up(block, LANES), output_stride(P)
     a = 0
     h = a + most * width
     dh = h + most * width
@@ -151,8 +158,9 @@ def gradient(
     w = copy + up(P, LANES) * width
     dw = w + width
     parts = dw + width
-    scratch = parts + LANES
-    states = scratch + SCRATCH * P
+    sums = parts + LANES
+    scratch = sums + P * LANES
+    states = scratch + SCRATCH * up(P, LANES)
     clear(work, zeros, most)
     for start in range(low, high, block):
         R = min(block, high - start)
@@ -178,6 +186,7 @@ def gradient(
             if i == end - 1 or weights.shape[2] > 1:
                 for r in range(R):
                     work[weight + r] = weights[weighting, start + r, d % weights.shape[2]]
+            clear(work, sums, P * LANES)
             call(
                 epilogue,
                 (
@@ -187,30 +196,29 @@ def gradient(
                     at(log_floor, m * D + d) if flags & FLOOR else 0,
                     at(work, log_p),
                     at(work, dz),
+                    at(work, sums),
                     at(work, own_dx),
                     at(work, scratch),
                     R16,
                     P,
-                    padded_outputs(P, R),
+                    output_stride(P),
                     flags,
                 ),
             )
             for r in range(R):
                 total += work[weight + r] * work[log_p + r]
             for k in range(P):
-                part = zero
-                for r in range(R):
-                    part += work[dz + k * R16 + r]
-                db[m, d, k] += part
+                for t in range(LANES):
+                    db[m, d, k] += work[sums + k * LANES + t]
             h_at, dz_at = at(work, h), at(work, dz)
             if want & WANT_V and turned.shape[1] == D:
                 out = at(turned, (m * D + d) * H * P)
-                gemm(product, False, False, H, P, R, h_at, width, dz_at, R16, keep, out, H)
+                gemm(product, False, True, H, P, R, h_at, width, dz_at, stride, keep, out, H)
                 if start + R == x.shape[1]:
                     transpose(turned, dV, m, d)
             elif want & WANT_V:
                 out = at(dV, (m * D + d) * H * P)
-                gemm(product, True, True, P, H, R, dz_at, R16, h_at, width, keep, out, P)
+                gemm(product, False, True, P, H, R, dz_at, stride, h_at, width, keep, out, P)
             if want & WANT_X:
                 for r in range(R):
                     part = work[own_dx + r]
@@ -229,7 +237,7 @@ def gradient(
                 call(advance, (*step, at(work, a), at(work, h), R4, width, activation))
                 continue
             columns, dh_at = padded_outputs(P, R), at(work, dh)
-            gemm(product, True, True, H, R, P, V_at, columns, dz_at, R16, zero, dh_at, width)
+            gemm(product, True, False, H, R, P, V_at, columns, dz_at, stride, zero, dh_at, width)
             clear(work, parts, LANES)
             for r in range(0, R4, SUMMED_ROWS):
                 clear(work, dw, width)

@@ -94,6 +94,12 @@ def gather(x: Any, m: Any, order: Any, low: Any, R: Any, n: Any, work: Any, xs: 
 
 
 @inlined
+def output_stride(P: Any) -> Any:
+    """Numbers from row to row of z, as the epilogues take it."""
+    return up(P, LANES) if P > 1 else 1
+
+
+@inlined
 def padded_outputs(P: Any, R: Any) -> Any:
     """Columns that V_d is given for a block of R rows.
 
@@ -107,7 +113,7 @@ def padded_outputs(P: Any, R: Any) -> Any:
 def outputs(
     product: Any, V: Any, b: Any, m: Any, d: Any, R: Any, work: Any, h: Any, copy: Any, z: Any
 ) -> Any:
-    """Write z = h V_d + b_d, (R, columns); returns the address of V_d with so many columns."""
+    """Write z = h V_d + b_d; returns the address of V_d with `padded_outputs` columns."""
     _, D, H, P = V.shape
     columns = padded_outputs(P, R)
     one = work.dtype.type(1)
@@ -121,17 +127,18 @@ def outputs(
                 copy_lanes(at(work, copy + j * columns + k), at(V, V_from + j * P + k), one)
         copy_row(at(V, V_from + (H - 1) * P), P, columns, work, copy + (H - 1) * columns)
         V_at = at(work, copy)
+    stride = output_stride(P)
     for r in range(up(R, LANES)):
-        copy_bytes(at(work, z + r * columns), at(b, (m * D + d) * P), P * work.itemsize)
+        copy_bytes(at(work, z + r * stride), at(b, (m * D + d) * P), P * work.itemsize)
     h_at, z_at, width = at(work, h), at(work, z), row_width(H)
-    gemm(product, False, False, columns, R, H, V_at, columns, h_at, width, one, z_at, columns)
+    gemm(product, False, False, columns, R, H, V_at, columns, h_at, width, one, z_at, stride)
     return V_at
 
 
 def density_size(D: int, H: int, P: int, block: int) -> int:
     """Numbers that `density` and `sample` need room for."""
     R, H, columns = (-(-n // LANES) * LANES for n in (block, H + LANES, P))
-    return (1 + GROUP) * R * H + (D + columns + 4) * R + (columns + GROUP) * H + SCRATCH * P
+    return (1 + GROUP) * R * H + (D + columns + 4) * R + (columns + GROUP) * H + SCRATCH * columns
 
 
 @compiled
@@ -216,10 +223,11 @@ def density(
                         at(work, log_p),
                         0,
                         0,
+                        0,
                         at(work, scratch),
                         R16,
                         P,
-                        padded_outputs(P, R),
+                        output_stride(P),
                         flags,
                     ),
                 )
@@ -297,7 +305,7 @@ def sample(
                 at(work, scratch),
                 R16,
                 P,
-                padded_outputs(P, R),
+                output_stride(P),
                 flags,
             ),
         )

@@ -115,6 +115,38 @@ def _bytes(kind: Any) -> int:
 
 
 @intrinsic
+def transpose(
+    typing_context: Any, to: Any, to_at: Any, to_stride: Any, origin: Any, at: Any, stride: Any
+) -> Any:
+    """Transpose 16 rows of 16 numbers, from pointer `origin` to pointer `to`."""
+    kind = Lanes(origin.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        to, to_at, to_stride, origin, at, stride = values
+
+        def row(pointer: Any, begin: Any, stride: Any, i: int) -> Any:
+            place = builder.add(begin, builder.mul(stride, stride.type(i)))
+            return _vector_pointer(builder, kind, (pointer, place))
+
+        def zipped(x: Any, y: Any, begin: int) -> Any:
+            lanes = [n for i in range(begin, begin + LANES // 2) for n in (i, LANES + i)]
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), lanes)
+            return builder.shuffle_vector(x, y, mask)
+
+        half, align = LANES // 2, _bytes(kind)
+        rows = [builder.load(row(origin, at, stride, i), align=align) for i in range(LANES)]
+        for _ in range(4):  # zipping halves together, as in a perfect shuffle of cards
+            pairs = [(rows[i], rows[i + half]) for i in range(half)]
+            rows = [zipped(x, y, begin) for x, y in pairs for begin in (0, half)]
+        for i, vector in enumerate(rows):
+            builder.store(vector, row(to, to_at, to_stride, i), align=align)
+        return context.get_dummy_value()
+
+    i = types.int64
+    return types.void(to, i, i, origin, i, i), generate
+
+
+@intrinsic
 def splat(typing_context: Any, value: Any) -> Any:
     """16 times the same number."""
     kind = Lanes(value)

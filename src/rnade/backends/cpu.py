@@ -10,7 +10,7 @@ The work is spread over `torch.get_num_threads()` threads (see `threads` and `_c
 Kernels are compiled when first used, one to three seconds for each, and kept on disk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -43,7 +43,7 @@ MOST_BLOCK_ROWS = 256
 # draw may hold at a time: 64 MiB in float32.
 MOST_ELEMENTS = 2**24
 # Multiplications below which a second thread costs more than it saves.
-SMALL = 1_000_000
+SMALL = 3_000_000
 
 
 def supports(parameters: Parameters, family: AbstractFamily, activation: Activation) -> str | None:
@@ -173,14 +173,10 @@ class _Problem:
     def parameters(self) -> tuple[Any, ...]:
         return self.order, self.W, self.c, self.rho, self.V, self.b, self.log_floor
 
-    def functions(self, last_step: Any) -> tuple[int, int, int, int]:
+    def functions(self, last_step: Callable[[str, Any], int]) -> tuple[int, int, int, int]:
         """Addresses that the kernels call, with the epilogue or draw that `last_step` gives."""
-        dtype = self.V.dtype
-        return (
-            _cpu_threads.gemm_address(dtype),
-            last_step(self.family.name, dtype),
-            _cpu_hidden.advance_address(dtype),
-            _cpu_hidden.retreat_address(dtype),
+        return _addresses(
+            _cpu_threads.gemm_address(self.V.dtype), last_step, self.family.name, self.V.dtype
         )
 
     def workspace(self, size: Any, *more: int) -> Any:
@@ -198,6 +194,14 @@ class _Problem:
         return min(max(fitting, 16), MOST_BLOCK_ROWS, max(rows, 1))
 
 
+@cache
+def _addresses(
+    gemm: int, last_step: Callable[[str, Any], int], family: str, dtype: Any
+) -> tuple[int, int, int, int]:
+    hidden = _cpu_hidden.advance_address(dtype), _cpu_hidden.retreat_address(dtype)
+    return gemm, last_step(family, dtype), *hidden
+
+
 def _array(t: Tensor) -> Any:
     return t.detach().contiguous().numpy()
 
@@ -205,6 +209,12 @@ def _array(t: Tensor) -> Any:
 @cache
 def _identity(D: int) -> Any:
     return np.arange(D)[None]
+
+
+@cache
+def _unused(dtype: torch.dtype, n_axes: int) -> Tensor:
+    """Stands in for an array that a kernel will not touch."""
+    return torch.empty([0] * n_axes, dtype=dtype)
 
 
 def _density(problem: _Problem, x: Tensor) -> Tensor:
@@ -260,15 +270,16 @@ def _gradient(
     dW, dc, drho, db = (
         torch.zeros_like(t, memory_format=torch.contiguous_format) for t in (W, c, rho, b)
     )
-    dV = W.new_empty(V.shape if want_V else (1, 1, 1, 1))
-    dx = W.new_empty((M, B, D) if want_x else (1, 1, 1))
+    dV = W.new_empty(V.shape) if want_V else _unused(W.dtype, 4)
+    dx = W.new_empty(M, B, D) if want_x else _unused(W.dtype, 3)
     threads = problem.threads(B)
     chunks = max(1, min(D, -(-threads // M)))
     block = problem.block(B)
     most = max(block, MOST_ELEMENTS // (M * chunks * H) // block * block) if chunks > 1 else B
-    carried = W.new_empty((M, chunks, min(most, B), H) if chunks > 1 else (1, 1, 1, 1)).numpy()
+    shape = M, chunks, min(most, B), H
+    carried = (W.new_empty(shape) if chunks > 1 else _unused(W.dtype, 4)).numpy()
     several = want_V and B >= 2 * block and P > 1
-    turned = W.new_empty((M, D, P, H) if several else (1, 0, 1, 1)).numpy()
+    turned = (W.new_empty(M, D, P, H) if several else _unused(W.dtype, 4)).numpy()
     value = np.zeros((M, chunks))
     functions = problem.functions(epilogue_address)
     if B == 0 and want_V:
@@ -378,7 +389,7 @@ class _WeightedLogLikelihood(torch.autograd.Function):
         found, ctx.gradients = ctx.gradients, None
         if found is None:
             _, found = _gradient(setting, weights[:, :, None], tensors, needs)
-        if not bool((upstream == 1).all()):
+        if any(factor != 1 for factor in upstream.tolist()):
             for t in found:
                 if t is not None:
                     t.mul_(upstream.view(-1, *[1] * (t.ndim - 1)))

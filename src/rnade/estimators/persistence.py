@@ -98,6 +98,8 @@ def _rebuilt(
         raise ValueError(f"it holds a {settings['class']!r}, which this version does not know")
     estimator = kind(**settings["parameters"])
     D = settings["n_columns"]
+    if tensors["module.order"].shape != (1, D):
+        raise ValueError(f"it claims {D} columns, and its tensors have another number")
     # On the meta device nothing is allocated, whatever sizes the settings claim.
     with torch.device("meta"):
         module = estimator._make_module(D, estimator._make_recipe(), None)
