@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Generator, Tensor
 
 from rnade.checks import number_between, positive_int, unknown_name
-from rnade.estimators.inputs import check_rows, column_labels, some
+from rnade.estimators.inputs import check_rows
+from rnade.estimators.settings import DTYPES, make_rng, resolve_device
 from rnade.evaluation import Calibration, MeanScore, mean_score
-from rnade.exceptions import SpikeWarning, TrainingWarning
+from rnade.exceptions import TrainingWarning
 from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive
 from rnade.preprocessing import Resolution, Standardiser
@@ -27,7 +27,6 @@ from rnade.training import HistoryRow, Outcome, Recipe, make_recipe, train
 
 # Rows scored at a time: what is moved to the device, and the largest array beyond the result.
 CHUNK_ROWS = 50_000
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -368,55 +367,3 @@ class AbstractAutoregressiveEstimator(DensityMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags
-
-
-def make_rng(random_state: Any) -> np.random.RandomState:
-    """Like scikit-learn's `check_random_state`, but None draws a fresh seed.
-
-    NumPy's global random state is never touched.
-    """
-    fresh = np.random.RandomState() if random_state is None else random_state
-    rng: np.random.RandomState = check_random_state(fresh)
-    return rng
-
-
-def resolve_device(device: str) -> torch.device:
-    """Return the torch device for "auto", "cpu" or "cuda", or say why it cannot be had."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not isinstance(device, str) or device.split(":")[0] not in ("cpu", "cuda"):
-        raise unknown_name(device, ["auto", "cpu", "cuda"], "device")
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(
-            f"device={device!r} was asked for, but torch {torch.__version__} sees no CUDA device."
-            " Use device='cpu' or device='auto'."
-        )
-    return torch.device(device)
-
-
-def check_not_constant(estimator: Any, X: Array) -> None:
-    """Raise a ValueError that names the columns in which all rows are the same."""
-    spread = np.ptp(X, axis=0)
-    # A column of one value plus rounding error is constant too.
-    constant = spread <= 1e-14 * np.abs(X).max(axis=0)
-    if constant.any():
-        labels = [label for label, c in zip(column_labels(estimator), constant, strict=True) if c]
-        raise ValueError(
-            f"X is constant in {some(labels)}: the density of a constant is infinite. Leave out"
-            f" such columns (all {len(X)} rows have the same value there)."
-        )
-
-
-def warn_of_spikes(estimator: Any, resolution: Resolution) -> None:
-    """Warn of columns on which a density can spike, and say what is done about it."""
-    labels = column_labels(estimator)
-    rounded = [label for label, step in zip(labels, resolution.steps, strict=True) if step > 0]
-    if rounded:
-        warnings.warn(
-            f"Whole-number or heavily repeated values in {some(rounded)}: a density can spike on"
-            " them, so log-likelihoods there say little. With sigma_floor='auto' no component is"
-            " narrower than the column's resolution; dequantize=True spreads each value over its"
-            " rounding interval.",
-            SpikeWarning,
-            stacklevel=4,
-        )

@@ -1,12 +1,15 @@
 """X as users give it (arrays and data frames of any kind), checked, as a float64 matrix."""
 
+import warnings
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
+from rnade.exceptions import SpikeWarning
 from rnade.families.base import Array
+from rnade.preprocessing import Resolution
 
 # Beyond this a column's square overflows float32 on the way.
 LARGEST_VALUE = 1e30
@@ -94,4 +97,32 @@ def _check_finite(X: Array, labels: list[str]) -> None:
         raise ValueError(
             f"Input X holds values beyond {LARGEST_VALUE:g}, too large to compute with: the first"
             f" is {X[row, column]:g} in row {row}, {labels[column]}. Rescale that column."
+        )
+
+
+def check_not_constant(estimator: Any, X: Array) -> None:
+    """Raise a ValueError that names the columns in which all rows are the same."""
+    spread = np.ptp(X, axis=0)
+    # A column of one value plus rounding error is constant too.
+    constant = spread <= 1e-14 * np.abs(X).max(axis=0)
+    if constant.any():
+        labels = [label for label, c in zip(column_labels(estimator), constant, strict=True) if c]
+        raise ValueError(
+            f"X is constant in {some(labels)}: the density of a constant is infinite. Leave out"
+            f" such columns (all {len(X)} rows have the same value there)."
+        )
+
+
+def warn_of_spikes(estimator: Any, resolution: Resolution) -> None:
+    """Warn of columns on which a density can spike, and say what is done about it."""
+    labels = column_labels(estimator)
+    rounded = [label for label, step in zip(labels, resolution.steps, strict=True) if step > 0]
+    if rounded:
+        warnings.warn(
+            f"Whole-number or heavily repeated values in {some(rounded)}: a density can spike on"
+            " them, so log-likelihoods there say little. With sigma_floor='auto' no component is"
+            " narrower than the column's resolution; dequantize=True spreads each value over its"
+            " rounding interval.",
+            SpikeWarning,
+            stacklevel=4,
         )

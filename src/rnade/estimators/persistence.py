@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rnade.estimators.base import DTYPES, AbstractAutoregressiveEstimator, resolve_device
+from rnade.estimators.base import AbstractAutoregressiveEstimator
 from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.rnade import RNADE
+from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
 from rnade.exceptions import ModelFileError
 from rnade.preprocessing import Resolution, Standardiser

@@ -7,11 +7,8 @@ import numpy as np
 from torch import Generator
 
 from rnade.checks import number_between, unknown_name
-from rnade.estimators.base import (
-    AbstractAutoregressiveEstimator,
-    check_not_constant,
-    warn_of_spikes,
-)
+from rnade.estimators.base import AbstractAutoregressiveEstimator
+from rnade.estimators.inputs import check_not_constant, warn_of_spikes
 from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule

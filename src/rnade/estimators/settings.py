@@ -1,0 +1,35 @@
+"""Settings that users give by name, as torch and NumPy take them."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from rnade.checks import unknown_name
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def make_rng(random_state: Any) -> np.random.RandomState:
+    """Like scikit-learn's `check_random_state`, but None draws a fresh seed.
+
+    NumPy's global random state is never touched.
+    """
+    fresh = np.random.RandomState() if random_state is None else random_state
+    rng: np.random.RandomState = check_random_state(fresh)
+    return rng
+
+
+def resolve_device(device: str) -> torch.device:
+    """Return the torch device for "auto", "cpu" or "cuda", or say why it cannot be had."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not isinstance(device, str) or device.split(":")[0] not in ("cpu", "cuda"):
+        raise unknown_name(device, ["auto", "cpu", "cuda"], "device")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(
+            f"device={device!r} was asked for, but torch {torch.__version__} sees no CUDA device."
+            " Use device='cpu' or device='auto'."
+        )
+    return torch.device(device)
