@@ -17,6 +17,10 @@ class TrainingDivergedError(RnadeError, RuntimeError):
     """Training met non-finite gradients again and again, at smaller and smaller rates."""
 
 
+class CheckpointError(RnadeError, ValueError):
+    """A checkpoint is damaged, or of another run. It is never overwritten."""
+
+
 class SpikeWarning(UserWarning):
     """Columns of repeated or whole-number values, on which a density can spike without bound."""
 
