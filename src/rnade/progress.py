@@ -1,4 +1,4 @@
-"""A progress bar for training, on stderr."""
+"""Progress of training, on stderr."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,15 +13,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from rnade.training import HistoryRow
+from rnade.training import Bank
 
 
 @contextmanager
-def training_bar(
-    description: str, n_epochs: int, *, shown: bool
-) -> Iterator[Callable[[HistoryRow], None] | None]:
-    """Give a function to call with each row of the history, or None if nothing is `shown`.
+def bank_bar(description: str, *, shown: bool) -> Iterator[Callable[[Bank], None] | None]:
+    """Give a function to call with a bank after each epoch, or None if nothing is `shown`.
 
+    One bar for all models: epochs done and to come, the best score so far, and the time left.
     Where stderr is no terminal, rich draws the bar once, at the end.
     """
     if not shown:
@@ -31,19 +30,23 @@ def training_bar(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("epochs {task.fields[scores]}"),
+        TextColumn("epochs {task.fields[score]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(description, total=n_epochs, scores="")
+        task = progress.add_task(description, total=None, score="")
 
-        def on_epoch(row: HistoryRow) -> None:
-            held_out = row["validation"]
-            scores = f"train {row['train']:.3f}"
-            scores += "" if held_out is None else f", held out {held_out:.3f} nats"
-            progress.update(task, completed=row["epoch"], scores=scores)
+        def on_epoch(bank: Bank) -> None:
+            n = len(bank.members)
+            models = f" {n} models" if n > 1 else ""
+            # Early stopping takes epochs away, so the total shrinks as training goes.
+            progress.update(
+                task,
+                description=f"{description}{models}",
+                completed=bank.epochs_done,
+                total=bank.epochs_done + bank.epochs_left,
+                score=f"best {max(bank.best_scores()):.3f} nats, rate {bank.rate:.2g}",
+            )
 
         yield on_epoch
-        # Early stopping ends before the last epoch: the bar is full all the same.
-        progress.update(task, total=progress.tasks[0].completed)

@@ -7,13 +7,23 @@ import numpy as np
 from torch import Generator
 
 from rnade.checks import number_between, unknown_name
-from rnade.estimators.base import AbstractAutoregressiveEstimator
+from rnade.estimators.base import AbstractAutoregressiveEstimator, Planned
 from rnade.estimators.inputs import check_not_constant, warn_of_spikes
 from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.preprocessing import Resolution, Standardiser
 from rnade.training import Recipe
+
+# What search="auto" trains: the settings and the number of orders that did best over the paper's
+# five UCI tables (docs/decisions/0006-default-search.md), with fewer orders for larger tables, so
+# that a fit takes a minute or so on two cores.
+SETTINGS: list[dict[str, Any]] = [
+    {"learning_rate": 0.03, "weight_decay": 0.0},
+    {"learning_rate": 0.01, "weight_decay": 1.0},
+]
+MOST_ORDERS = 8
+CELLS_OF_ONE_ORDER = 800_000
 
 
 class RNADE(AbstractAutoregressiveEstimator):
@@ -34,8 +44,14 @@ class RNADE(AbstractAutoregressiveEstimator):
         Hidden units.
     activation : {"relu", "sigmoid"}
         Hidden units' non-linearity.
-    order : {"raster", "random"} or permutation of the columns
-        Which column comes first, second and so on.
+    order : {"auto", "raster", "random"} or permutation of the columns
+        Which column comes first, second and so on. "auto" takes them as they are, and in a search
+        gives every other model a random order.
+    search : {"auto", None}
+        What is fitted. "auto" trains a small bank of models, two settings in up to eight orders,
+        and averages their densities with weights found on the held-out rows, which needs no
+        tuning; None trains one model. With recipe "paper" it is always one model, and settings
+        given by hand are those of all models.
     recipe : {"modern", "paper"}
         How to train. "modern" is Adam with a cosine rate, gradient clipping, averaged weights and
         early stopping; "paper" is the paper's section 4.1. The settings below change either.
@@ -63,6 +79,9 @@ class RNADE(AbstractAutoregressiveEstimator):
         to the column's resolution where values are rounded; 0 is the paper's.
     dequantize : bool
         Train with uniform noise as wide as the rounding interval added to rounded columns.
+    checkpoint : path, optional
+        A folder for checkpoints, made if need be. Training that was killed goes on from the last
+        one, at most 30 seconds back, and ends with the same numbers.
     device : {"auto", "cpu", "cuda"}
         Where to compute.
     dtype : {"float32", "float64"}
@@ -76,15 +95,17 @@ class RNADE(AbstractAutoregressiveEstimator):
 
     Attributes
     ----------
-    module_ : rnade.nn.RNADEModule
+    module_ : rnade.nn.RNADEModule or rnade.nn.EnsembleModule
         The fitted torch module, in float64, on standardised columns.
+    members_ : list of dict
+        For each model of the average its weight, what it changed in the recipe, and its scores.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array of shape (D,)
         Names of the columns, if X was a data frame.
     history_ : list of dict
-        One row an epoch: epoch, rate, train, validation, seconds, skipped; scores in nats on
-        standardised columns.
+        One row an epoch of the model with the best held-out score: epoch, rate, train,
+        validation, seconds, skipped; scores in nats on standardised columns.
     best_epoch_ : int
         Epoch of the weights kept.
     validation_scores_ : array
@@ -117,7 +138,8 @@ class RNADE(AbstractAutoregressiveEstimator):
         n_components: int = 10,
         n_hidden: int = 50,
         activation: str = "relu",
-        order: Any = "raster",
+        order: Any = "auto",
+        search: str | None = "auto",
         recipe: str = "modern",
         learning_rate: float | None = None,
         batch_size: int | None = None,
@@ -130,6 +152,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         retrain: bool = False,
         sigma_floor: str | float = "auto",
         dequantize: bool = False,
+        checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "float32",
         backend: str = "auto",
@@ -141,6 +164,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         self.n_hidden = n_hidden
         self.activation = activation
         self.order = order
+        self.search = search
         self.recipe = recipe
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -153,6 +177,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         self.retrain = retrain
         self.sigma_floor = sigma_floor
         self.dequantize = dequantize
+        self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
         self.backend = backend
@@ -168,15 +193,32 @@ class RNADE(AbstractAutoregressiveEstimator):
             recipe if self.family == "gaussian" else recipe.with_changes(scale_mean_gradient=False)
         )
 
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.search not in ("auto", None):
+            raise ValueError(f"search must be 'auto' or None; got {self.search!r}.")
+
+    def _plan(self, n_rows: int, n_dimensions: int) -> list[Planned]:
+        automatic = isinstance(self.order, str) and self.order == "auto"
+        if self.search is None or self.recipe == "paper":
+            return [Planned("raster" if automatic else self.order)]
+        by_hand = self.learning_rate is not None or self.weight_decay is not None
+        orders = min(MOST_ORDERS, max(1, CELLS_OF_ONE_ORDER // (n_rows * n_dimensions)))
+        return [
+            Planned(("random" if i else "raster") if automatic else self.order, changes)
+            for changes in ([{}] if by_hand else SETTINGS)
+            for i in range(orders)
+        ]
+
     def _make_module(
-        self, n_dimensions: int, recipe: Recipe, generator: Generator | None
+        self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None
     ) -> RNADEModule:
         return RNADEModule(
             n_dimensions,
             self.n_hidden,
             make_family(self.family, self.n_components),
             activation=self.activation,
-            order=self.order,
+            order=order,
             generator=generator,
             backend=self.backend,
             weight_scale=recipe.weight_scale,
