@@ -1,9 +1,13 @@
 """Progress of training, on stderr."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 from rich.console import Console
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -12,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
 from rnade.training import Bank
 
@@ -50,3 +55,57 @@ def bank_bar(description: str, *, shown: bool) -> Iterator[Callable[[Bank], None
             )
 
         yield on_epoch
+
+
+# Settings that the table of a search shows, and seconds between two looks at them.
+N_LEADERS = 8
+LOOK_EVERY = 0.5
+
+
+@contextmanager
+def leaders(
+    candidates: Sequence[Mapping[str, Any]], means: Callable[[], Any], *, shown: bool
+) -> Iterator[Callable[[Bank], None] | None]:
+    """Show a live table of the settings that lead a search, and how far it is.
+
+    Parameters
+    ----------
+    candidates : sequence of dict
+        The settings.
+    means : callable
+        Gives the mean score of each, so far.
+    shown : bool
+        If not, None is given and nothing is drawn.
+    """
+    if not shown:
+        yield None
+        return
+    names = sorted({name for params in candidates for name in params})
+    began = looked = time.perf_counter()
+
+    def table(bank: Bank) -> Table:
+        done, left = bank.epochs_done, bank.epochs_left
+        seconds = time.perf_counter() - began
+        title = f"{len(bank.members)} models, {done} of {done + left} epochs, {seconds:.0f} s"
+        if done:
+            title += f", at most {seconds * left / done:.0f} s left"
+        drawn = Table(*names, "nats per row", title=title)
+        scores = means()
+        for i in np.argsort(-scores)[:N_LEADERS]:
+            values = [str(candidates[i].get(name, "")) for name in names]
+            drawn.add_row(*values, f"{scores[i]:.3f}")
+        return drawn
+
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        last: list[Bank] = []
+
+        def on_epoch(bank: Bank) -> None:
+            nonlocal looked
+            last[:] = [bank]
+            if time.perf_counter() - looked >= LOOK_EVERY:
+                looked = time.perf_counter()
+                live.update(table(bank), refresh=True)
+
+        yield on_epoch
+        if last:
+            live.update(table(last[0]), refresh=True)

@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Self
 
 import torch
-from torch import Generator, Tensor
+from sklearn.base import clone
+from torch import Generator
 
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
@@ -32,7 +33,7 @@ from rnade.training import (
 
 @dataclass(frozen=True)
 class Planned:
-    """One model of those that `fit` trains: its order and what it changes in the recipe."""
+    """One model of those that `fit` trains: its order and the parameters that it changes."""
 
     order: Any
     changes: dict[str, Any] = field(default_factory=dict)
@@ -81,9 +82,21 @@ class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
         return None
 
     def _empty_module(self, n_dimensions: int) -> AbstractDensity:
-        one = self._make_module(n_dimensions, self._make_recipe(), "raster", None)
-        n = len(self.members_ or ())  # files of one model may say nothing of members
-        return one if n <= 1 else EnsembleModule([one.stack([one] * n)])
+        def one(changes: dict[str, Any]) -> AbstractAutoregressive:
+            other = self._changed(changes)
+            return other._make_module(n_dimensions, other._make_recipe(), "raster", None)
+
+        # Files of one model may say nothing of members.
+        modules = [one(member["changes"]) for member in self.members_ or [{"changes": {}}]]
+        return modules[0] if len(modules) == 1 else EnsembleModule.of(modules)
+
+    def _changed(self, changes: dict[str, Any]) -> Self:
+        """Give an estimator with some parameters changed that knows what this one has measured."""
+        other: Self = clone(self).set_params(**changes)
+        for name in ("standardiser_", "resolution_"):
+            if hasattr(self, name):
+                setattr(other, name, getattr(self, name))
+        return other
 
     def _check_settings(self) -> None:
         self._make_recipe()
@@ -105,56 +118,49 @@ class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
     ) -> tuple[AbstractDensity, Outcome]:
         """Train the models of the plan as one bank; several are averaged by held-out weights.
 
-        In the second training, of those kept in the first one, each has its own target.
+        The second training is of those that the first one kept, each with its own target.
         """
         first = held_out is not None
         plan = self._plan(*training.x.shape) if first else self._kept_plan
-        members = self.bank_members(training, held_out, seed, plan, target)
-        bank = Bank(members, checkpoint=self._checkpoint("train" if first else "retrain"))
+        bank = Bank(
+            self.make_members(training, held_out, seed, plan, target),
+            checkpoint=self._checkpoint("train" if first else "retrain"),
+        )
         what = "Training" if first else "Training on all rows"
         with bank_bar(what, shown=self.verbose > 0) as on_epoch:
             bank.advance(on_epoch=on_epoch)
-        results = bank.results()
         if bank.interrupted:
             _warn("Training was stopped by Ctrl-C; the best model so far was kept.")
+        results = bank.results()
+        _check_results(results, bank.members[0].recipe)
         good = [i for i, r in enumerate(results) if r.diverged is None]
-        if not good:
-            _raise_diverged(results)
-        plan, results = [plan[i] for i in good], [results[i] for i in good]
-        if not any(_improved(r) for r in results):
-            rate = members[0].recipe.learning_rate
-            _warn(
-                "Training did not improve on the untrained model, which was kept: learning_rate"
-                f"={rate:g} may be too large."
-            )
-        if first:
+        modules: list[Any] = [results[i].module for i in good]
+        # As an ensemble has them: those of one shape side by side.
+        order = EnsembleModule.sorted_by_shape(modules)
+        plan, results = [plan[good[i]] for i in order], [results[good[i]] for i in order]
+        module = modules[0] if len(modules) == 1 else EnsembleModule.of(modules)
+        if held_out is not None:
+            weights = [1.0]
+            if len(results) > 1:
+                module.fit_weights(held_out.x, held_out.weights)
+                weights = module.log_weights[0].exp().tolist()
             self._kept_plan = plan
-        modules: list[Any] = [r.module for r in results]
+            self.members_ = [
+                _described(*member) for member in zip(plan, results, weights, strict=True)
+            ]
+        elif len(results) > 1:
+            kept = torch.tensor([member["weight"] for member in self.members_])
+            module.log_weights.copy_(kept.log()[None])
         best = max(results, key=lambda r: r.best_score)
-        outcome = Outcome(
+        return module, Outcome(
             best.history,
             best.best_epoch,
             best.best_score,
             [r.train_at_best for r in results],
             bank.interrupted,
         )
-        if len(modules) == 1:
-            if first:
-                self.members_ = [_described(plan[0], results[0], 1.0)]
-            return modules[0], outcome
-        ensemble = EnsembleModule([modules[0].stack(modules)])
-        if held_out is not None:
-            ensemble.fit_weights(held_out.x, held_out.weights)
-            weights = ensemble.log_weights[0].exp().tolist()
-            self.members_ = [
-                _described(p, r, w) for p, r, w in zip(plan, results, weights, strict=True)
-            ]
-        else:
-            kept = torch.tensor([member["weight"] for member in self.members_])
-            ensemble.log_weights.copy_(kept.log()[None])
-        return ensemble, outcome
 
-    def bank_members(
+    def make_members(
         self,
         training: Rows,
         held_out: Rows | None,
@@ -164,38 +170,31 @@ class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
     ) -> list[Member]:
         """Make the models of a plan ready for a bank; they share their minibatches."""
         x = training.x
-        resolution = self.resolution_
-        width = self._noise_width(resolution)
-        rows = RowSet(
-            x,
-            seed,
-            weights=training.weights,
-            validation=None if held_out is None else held_out.x,
-            validation_weights=None if held_out is None else held_out.weights,
-            noise_width=None if width is None else torch.as_tensor(width).to(x),
-        )
-        floors = None if resolution is None else torch.as_tensor(self._floors(resolution))
-        return [
-            Member(
-                self._started(x, planned, floors, seed + i),
-                self._make_recipe().with_changes(**planned.changes),
-                rows,
-                None if targets is None else targets[i],
+        sets: dict[bytes | None, RowSet] = {}
+        members = []
+        for i, planned in enumerate(plan):
+            other = self._changed(planned.changes)
+            recipe, resolution = other._make_recipe(), self.resolution_
+            module = other._make_module(
+                x.shape[1], recipe, planned.order, Generator().manual_seed(seed + i)
+            ).to(x.device, x.dtype)
+            module.start_from(x, spread=recipe.spread)
+            if resolution is not None:
+                module.set_floor(torch.as_tensor(other._floors(resolution)))
+            width = other._noise_width(resolution)
+            rows = sets.setdefault(
+                None if width is None else width.tobytes(),
+                RowSet(
+                    x,
+                    seed,
+                    weights=training.weights,
+                    validation=None if held_out is None else held_out.x,
+                    validation_weights=None if held_out is None else held_out.weights,
+                    noise_width=None if width is None else torch.as_tensor(width).to(x),
+                ),
             )
-            for i, planned in enumerate(plan)
-        ]
-
-    def _started(
-        self, x: Tensor, planned: Planned, floors: Tensor | None, seed: int
-    ) -> AbstractAutoregressive:
-        recipe = self._make_recipe().with_changes(**planned.changes)
-        generator = Generator().manual_seed(seed)
-        module = self._make_module(x.shape[1], recipe, planned.order, generator)
-        module = module.to(x.device, x.dtype)
-        module.start_from(x, spread=recipe.spread)
-        if floors is not None:
-            module.set_floor(floors)
-        return module
+            members.append(Member(module, recipe, rows, None if targets is None else targets[i]))
+        return members
 
     def _checkpoint(self, stage: str) -> Path | None:
         return None if self.checkpoint is None else Path(self.checkpoint) / stage
@@ -208,21 +207,23 @@ def _warn(text: str) -> None:
     warnings.warn(text, TrainingWarning, stacklevel=4)
 
 
-def _improved(result: Trained) -> bool:
-    start, *rest = (row["train"] for row in result.history)
-    return not rest or any(score > start for score in rest)
-
-
-def _raise_diverged(results: Sequence[Trained]) -> NoReturn:
-    where = results[0].diverged
-    assert where is not None
-    raise diverged_error(where)
+def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:
+    """Raise if all have diverged; warn if none got better than it was at the start."""
+    where = [r.diverged for r in results if r.diverged is not None]
+    if len(where) == len(results):
+        raise diverged_error(where[0])
+    curves = [[row["train"] for row in r.history] for r in results]
+    if not any(len(scores) == 1 or max(scores[1:]) > scores[0] for scores in curves):
+        _warn(
+            "Training did not improve on the untrained model, which was kept: learning_rate"
+            f"={recipe.learning_rate:g} may be too large."
+        )
 
 
 def _described(planned: Planned, result: Trained, weight: float) -> dict[str, Any]:
     """Give an entry of `members_`."""
     return {
-        **planned.changes,
+        "changes": planned.changes,
         "weight": weight,
         "best_epoch": result.best_epoch,
         "epochs": result.history[-1]["epoch"],

@@ -1,6 +1,7 @@
 """RNADE as a scikit-learn estimator."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,12 @@ class RNADE(AbstractAutoregressiveEstimator):
     order : {"auto", "raster", "random"} or permutation of the columns
         Which column comes first, second and so on. "auto" takes them as they are, and in a search
         gives every other model a random order.
-    search : {"auto", None}
+    search : "auto", None or list of dict
         What is fitted. "auto" trains a small bank of models, two settings in up to eight orders,
         and averages their densities with weights found on the held-out rows, which needs no
-        tuning; None trains one model. With recipe "paper" it is always one model, and settings
-        given by hand are those of all models.
+        tuning (with recipe "paper" it trains one model, and a learning_rate or weight_decay given
+        here is that of all models). None trains one model. A list of settings, each a dict of
+        parameters to change, is trained and averaged in as many orders.
     recipe : {"modern", "paper"}
         How to train. "modern" is Adam with a cosine rate, gradient clipping, averaged weights and
         early stopping; "paper" is the paper's section 4.1. The settings below change either.
@@ -139,7 +141,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         n_hidden: int = 50,
         activation: str = "relu",
         order: Any = "auto",
-        search: str | None = "auto",
+        search: str | Sequence[Mapping[str, Any]] | None = "auto",
         recipe: str = "modern",
         learning_rate: float | None = None,
         batch_size: int | None = None,
@@ -195,18 +197,27 @@ class RNADE(AbstractAutoregressiveEstimator):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if self.search not in ("auto", None):
-            raise ValueError(f"search must be 'auto' or None; got {self.search!r}.")
+        if self.search is None or (isinstance(self.search, str) and self.search == "auto"):
+            return
+        if isinstance(self.search, str) or not all(isinstance(s, Mapping) for s in self.search):
+            raise ValueError(
+                f"search must be 'auto', None or a list of settings; got {self.search!r}."
+            )
+        for settings in self.search:
+            self._changed({**settings, "search": None})._check_settings()
 
     def _plan(self, n_rows: int, n_dimensions: int) -> list[Planned]:
         automatic = isinstance(self.order, str) and self.order == "auto"
-        if self.search is None or self.recipe == "paper":
+        if self.search is None or (self.search == "auto" and self.recipe == "paper"):
             return [Planned("raster" if automatic else self.order)]
-        by_hand = self.learning_rate is not None or self.weight_decay is not None
+        settings = self.search
+        if isinstance(settings, str):
+            by_hand = self.learning_rate is not None or self.weight_decay is not None
+            settings = [{}] if by_hand else SETTINGS
         orders = min(MOST_ORDERS, max(1, CELLS_OF_ONE_ORDER // (n_rows * n_dimensions)))
         return [
-            Planned(("random" if i else "raster") if automatic else self.order, changes)
-            for changes in ([{}] if by_hand else SETTINGS)
+            Planned(("random" if i else "raster") if automatic else self.order, dict(changes))
+            for changes in settings
             for i in range(orders)
         ]
 

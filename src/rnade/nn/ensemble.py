@@ -1,6 +1,7 @@
 """An ensemble: the average density of several models, exact like each of them."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch
 from jaxtyping import Float, Int
@@ -44,6 +45,20 @@ class EnsembleModule(AbstractDensity):
             raise ValueError(f"Expected {n} weights >= 0, not all 0; got {given.tolist()}.")
         log_weights = (given.double() / given.double().sum()).log()
         self.register_buffer("log_weights", log_weights.to(parts[0].device, parts[0].dtype)[None])
+
+    @staticmethod
+    def of(modules: Sequence[AbstractAutoregressive]) -> "EnsembleModule":
+        """Average single models with equal weights; those of one shape form a bank."""
+        order = EnsembleModule.sorted_by_shape(modules)
+        groups = groupby((modules[i] for i in order), key=lambda module: module.signature())
+        return EnsembleModule([AbstractAutoregressive.stack(list(g)) for _, g in groups])
+
+    @staticmethod
+    def sorted_by_shape(modules: Sequence[AbstractAutoregressive]) -> list[int]:
+        """Places of the modules in the order in which `of` has them as members."""
+        seen: dict[str, int] = {}
+        ranks = [seen.setdefault(str(module.signature()), len(seen)) for module in modules]
+        return sorted(range(len(modules)), key=lambda i: ranks[i])
 
     @property
     def n_members(self) -> int:
