@@ -108,7 +108,7 @@ def main() -> None:
         "runs": ends,
         "all_equal": True,
         "undisturbed_seconds": round(seconds, 1),
-        **run_facts(),
+        **run_facts(f"python -m benchmarks.kills --times {kills}", seed=arguments.seed),
     }
     print(json.dumps({k: record[k] for k in list(record)[:5]}))
     if arguments.json:
