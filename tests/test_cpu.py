@@ -18,6 +18,7 @@ from rnade.backends import (
     _cpu_gradient,
     _cpu_kernels,
     _cpu_lanes,
+    _cpu_memory,
     _cpu_threads,
     cpu,
     reference,
@@ -584,7 +585,7 @@ def test_kernels_stay_within_their_room(size, monkeypatch):
         given.append(room[n:])
         return room[:n]
 
-    monkeypatch.setattr(_cpu_threads, "workspace", guarded)
+    monkeypatch.setattr(_cpu_memory, "workspace", guarded)
     for name, activation in [("gaussian", "relu"), ("bernoulli", "sigmoid")]:
         family = make_family(name, size[-1])
         x, parameters, _ = problem(family, size)
