@@ -43,7 +43,7 @@ from rnade.backends._cpu_epilogues import FLOOR, SCRATCH
 from rnade.backends._cpu_hidden import ROWS
 from rnade.backends._cpu_lanes import LANES
 
-GROUP = 4  # dimensions whose h a density makes before it multiplies
+GROUP = 2  # dimensions whose h a density makes before it multiplies
 STRIP = 8  # rows whose a stays in the first-level cache meanwhile
 
 

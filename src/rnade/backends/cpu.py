@@ -44,8 +44,9 @@ from rnade.families.base import AbstractFamily
 from rnade.families.mixture import AbstractMixture
 
 # Numbers in one of the matrices (rows, H) that a kernel keeps in cache; it keeps four or five.
-# 2**16 of them in float32 are 256 KiB, so that all fit a second-level cache of one megabyte.
-BLOCK_ELEMENTS = 2**16
+# 2**15 of them in float32 are 128 KiB, so that all fit a second-level cache of one megabyte beside
+# the V_d of a dimension.
+BLOCK_ELEMENTS = 2**15
 MOST_BLOCK_ROWS = 256
 # Numbers that a gradient may keep for joining chunks of dimensions, and random numbers that a
 # draw may hold at a time: 64 MiB in float32.
