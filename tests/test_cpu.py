@@ -30,7 +30,7 @@ from rnade.families import make_family
 FAMILIES = ["gaussian", "laplace", "bernoulli"]
 ACTIVATIONS = ["relu", "sigmoid", "identity"]
 # M, B, D, H, K: all ones; primes; three blocks of rows; more dimensions than a checkpoint, with
-# a bank and without; rows enough for padded copies of V; units in a multiple of 16.
+# a bank and without; outputs enough for padded copies of V; units in a multiple of 16.
 SIZES = [
     (1, 1, 1, 1, 1),
     (3, 5, 7, 13, 2),
@@ -728,3 +728,19 @@ def test_threads_never_share_memory_that_they_hold():
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(4)))
+
+
+@pytest.mark.parametrize("K", [1, 5, 7], ids=lambda K: f"K={K}")
+def test_padded_copies_of_V_change_nothing(K, monkeypatch):
+    family = make_family("gaussian", K)
+    x, parameters, _ = problem(family, (2, 40, 5, 9, K))
+    right = vectorised.log_conditionals(x, parameters, family, "relu")
+
+    def draws():
+        generator = torch.Generator().manual_seed(0)
+        return cpu.sample(30, parameters, family, "relu", generator=generator)
+
+    plain = draws()
+    monkeypatch.setattr(cpu, "PADDED_ROWS", 1)
+    torch.testing.assert_close(cpu.log_conditionals(x, parameters, family, "relu"), right)
+    torch.testing.assert_close(draws(), plain)

@@ -27,7 +27,7 @@ Arguments that all kernels share; every array is contiguous:
     order : (M or 1, D), the dimension that comes i-th
     W : (M, D, H), in that order; c : (M, H)
     rho : (M, D), b : (M, D, P), log_floor : (M, D), by dimension
-    V : (M, D, H, P or more), by dimension; what columns beyond P hold does not matter
+    V : (M, D, H, P or more), by dimension; columns beyond P do not count
     work : room for a thread's blocks, as much as the kernel's `..._size` says
     activation, flags : codes of `_cpu_hidden` and `_cpu_epilogues`
     m, low, high : the model and the rows to compute

@@ -51,9 +51,9 @@ MOST_BLOCK_ROWS = 256
 # Numbers that a gradient may keep for joining chunks of dimensions, and random numbers that a
 # draw may hold at a time: 64 MiB in float32.
 MOST_ELEMENTS = 2**24
-# Rows from which a copy of V pays whose columns are padded to whole vectors: products with it are
-# a quarter faster.
-PADDED_ROWS = 64
+# Rows from which a density or a draw takes a copy of V whose columns are padded to whole vectors.
+# Gradients were measured to be slower with it.
+PADDED_ROWS = 1024
 # Multiplications below which a second thread costs more than it saves.
 SMALL = 3_000_000
 
@@ -138,7 +138,7 @@ def sample(
     with torch.no_grad():
         W = parameters.W
         M, D = W.shape[:2]
-        problem = _Problem(setting, n, W.new_empty(1, 0, D), *parameters[:5])
+        problem = _Problem(setting, W.new_empty(1, 0, D), *parameters[:5], padded=n >= PADDED_ROWS)
         x = W.new_empty(M, n, D)
         rows = max(1, MOST_ELEMENTS // (M * D))
         for start in range(0, n, rows):
@@ -163,13 +163,14 @@ class _Problem:
     def __init__(
         self,
         setting: _Setting,
-        rows: int,
         x: Tensor,
         W: Tensor,
         c: Tensor,
         rho: Tensor,
         V: Tensor,
         b: Tensor,
+        *,
+        padded: bool = False,
     ) -> None:
         self.dtype = W.dtype
         self.family = setting.family
@@ -180,7 +181,7 @@ class _Problem:
         # The products over earlier dimensions need the rows of W in order. V stays where it is.
         self.W = _array(W if order is None else torch.take_along_dim(W, order[:, :, None], 1))
         self.c, self.rho, self.b = _array(c), _array(rho), _array(b)
-        self.V = _array(_padded(V.detach()) if rows >= PADDED_ROWS else V)
+        self.V = _array(_padded(V.detach()) if padded else V)
         floor = setting.log_floor
         self.log_floor = self.rho if floor is None else _array(floor.to(self.dtype))
         self.flags = (0 if floor is None else FLOOR) | (
@@ -224,12 +225,17 @@ def _addresses(
 
 
 def _padded(V: Tensor) -> Tensor:
-    """V with columns of any content added, up to a multiple of 16; or V, if few are filled."""
+    """V with columns of zeros added, up to a multiple of 16; or V, if few would be filled.
+
+    What they hold is ignored, but subnormal numbers, which unwritten memory may hold, are slow to
+    multiply.
+    """
     P = V.shape[3]
     if P % LANES == 0 or P <= LANES // 2:
         return V
     wide = _cpu_memory.room((*V.shape[:3], -(-P // LANES) * LANES), V.dtype)
     wide[..., :P] = V
+    wide[..., P:] = 0
     return wide
 
 
@@ -293,7 +299,7 @@ def _gradient(
     x, *parameters = tensors
     W, c, rho, V, b = parameters
     B = x.shape[1]
-    problem = _Problem(setting, B, x, *parameters)
+    problem = _Problem(setting, x, *parameters)
     M, D, H, P = V.shape
     want_x, want_V, want_hidden = needs[0], needs[4], any(needs[1:4])
     want = WANT_V * want_V | WANT_X * want_x | WANT_HIDDEN * want_hidden
@@ -385,7 +391,8 @@ class _LogConditionals(torch.autograd.Function):
     def forward(ctx: Any, setting: _Setting, x: Tensor, *parameters: Tensor) -> Tensor:
         ctx.setting = setting
         ctx.save_for_backward(x, *parameters)
-        return _density(_Problem(setting, x.shape[1], x, *parameters), x.detach())
+        padded = x.shape[1] >= PADDED_ROWS
+        return _density(_Problem(setting, x, *parameters, padded=padded), x.detach())
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
