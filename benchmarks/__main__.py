@@ -17,9 +17,12 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from benchmarks import providers
+from benchmarks.measure import OtherLoad
 from benchmarks.record import RESULTS, store
 from benchmarks.sections import SECTIONS, Bench
 from rnade.records import run_facts
+
+MOST_OTHERS = 0.1  # cores; with more, ratios say little
 
 
 def main() -> None:
@@ -36,18 +39,22 @@ def main() -> None:
     path = options.output / f"{options.name or device}.json"
     record = {}
     for name in options.section or SECTIONS:
-        began = time.perf_counter()
+        began, load = time.perf_counter(), OtherLoad()
         bench = Bench(device, options.quick)
         SECTIONS[name](bench)
+        others = load.cores()
         facts = run_facts(
             f"python -m benchmarks --section {name}" + (" --quick" if options.quick else ""),
             threads=torch.get_num_threads(),
             flow_layers=providers.FLOW_LAYERS,
             flow_hidden=providers.FLOW_HIDDEN,
             seconds=round(time.perf_counter() - began, 1),
+            cores_used_by_others=others,
         )
         record = store(path, {name: facts | {"limits": bench.limits, "rows": bench.rows}})
         print(f"\n{name}: {facts['settings']['seconds']:.0f} s, in {path}", flush=True)
+        if others > MOST_OTHERS:
+            print(f"Others used {others:.2f} cores meanwhile: run it again on a quiet machine.")
     from benchmarks.plot import plot_growth
 
     plot_growth(record, path)

@@ -1,6 +1,7 @@
 """Times, memory and the machine's own limits."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -86,6 +87,35 @@ def copy_rate(device: str, seconds: float = 2.0) -> float:
     target = torch.empty_like(source)
     timing = time_in_turn({"copy": lambda: target.copy_(source)}, seconds)["copy"]
     return 2.0 * COPIED_BYTES / timing.fastest
+
+
+class OtherLoad:
+    """Cores that everybody else kept busy since this was made; NaN where it cannot be known.
+
+    Ratios hold only on a quiet machine: two threads that wait for each other lose far more to a
+    third that holds a core than one thread does.
+    """
+
+    def __init__(self) -> None:
+        self._before = self._seconds()
+
+    def cores(self) -> float:
+        """Mean number of cores in use by others, and taken by a virtual machine's host."""
+        elapsed, everybody, ours = (
+            now - before for now, before in zip(self._seconds(), self._before, strict=True)
+        )
+        return max(0.0, (everybody - ours) / elapsed)
+
+    @staticmethod
+    def _seconds() -> tuple[float, float, float]:
+        own, status = os.times(), Path("/proc/stat")
+        everybody = math.nan
+        if status.exists():
+            # user, nice, system, idle, iowait, irq, softirq, steal
+            ticks = [int(n) for n in status.read_text().split("\n", 1)[0].split()[1:9]]
+            everybody = (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+        ours = own.user + own.system + own.children_user + own.children_system
+        return own.elapsed, everybody, ours
 
 
 def peak_memory(work: Work, device: str) -> float:

@@ -67,6 +67,8 @@ def cpu_table(record: Record) -> str:
         for before, after in itertools.pairwise(own):
             ratio = after["seconds"]["fastest"] / before["seconds"]["fastest"]
             lines.append(f"| {name}, D from {before['D']} to {after['D']} | {ratio:.2f} |")
+    picture = "../../benchmarks/results/cpu-growth.svg"
+    lines += ["", f"![Time against the number of dimensions]({picture})"]
     return "\n".join(lines) + "\n"
 
 

@@ -50,6 +50,16 @@ def test_peak_memory_counts_what_a_call_takes_for_a_while():
     assert float(done.stdout) == pytest.approx(40e6, rel=0.1)
 
 
+@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="needs Linux")
+def test_work_of_other_processes_is_seen_and_our_own_is_not(monkeypatch):
+    # Seconds elapsed, of everybody, and of our own, before and after.
+    readings = iter([(10.0, 100.0, 7.0), (14.0, 108.0, 9.0)])
+    real = measure.OtherLoad._seconds()
+    assert real[1] >= 0
+    monkeypatch.setattr(measure.OtherLoad, "_seconds", staticmethod(lambda: next(readings)))
+    assert measure.OtherLoad().cores() == pytest.approx((8 - 2) / 4)
+
+
 def test_a_section_replaces_its_own_part_of_the_record(tmp_path):
     path = tmp_path / "new" / "cpu.json"
     row = record.timed_row("work", "cpu", Shape(2, 3, 4), 5, Timing(1.0, 2.0, 3.0, 4.0), more=6)
