@@ -20,12 +20,25 @@ def loaded_by(statement: str, module: str) -> bool:
     return code == 11
 
 
-@pytest.mark.parametrize("module", ["torch", "sklearn", "triton", "matplotlib", "numba", "pandas"])
+HEAVY = [
+    "torch",
+    "sklearn",
+    "triton",
+    "matplotlib",
+    "numba",
+    "pandas",
+    "pooch",
+    "PIL",
+    "soundfile",
+]
+
+
+@pytest.mark.parametrize("module", [*HEAVY, "rnade.data"])
 def test_import_is_light(module):
     assert not loaded_by("import rnade", module)
 
 
-@pytest.mark.parametrize("module", ["triton", "matplotlib"])
+@pytest.mark.parametrize("module", ["triton", "matplotlib", "rnade.data"])
 def test_estimators_do_without(module):
     assert not loaded_by("from rnade import RNADE; import rnade.nn", module)
 
@@ -48,6 +61,7 @@ FORBIDDEN = {
     "backends": ["nn", "training", "estimators", "cli", "tables", "serialisation"],
     "nn": ["training", "estimators", "cli", "tables", "serialisation"],
     "training": ["estimators", "cli", "tables", "serialisation"],
+    "data": ["backends", "nn", "training", "estimators", "cli", "tables", "serialisation"],
     "tables": ["nn", "training", "estimators", "cli"],
     "estimators": ["cli", "tables"],
 }
