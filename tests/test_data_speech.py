@@ -18,7 +18,7 @@ from rnade.data.speech import (
     split_speech,
     split_timit,
 )
-from rnade.data.windows import WindowSource, frame_statistics
+from rnade.data.windows import WindowSource, frame_statistics, load_windows
 from rnade.exceptions import DataError
 
 RATE = 16_000
@@ -274,6 +274,20 @@ def test_windows_are_eleven_frames_of_one_utterance(frames):
 def test_windows_need_long_enough_utterances(frames):
     with pytest.raises(ValueError, match="Expected utterances of at least 30 frames"):
         WindowSource(frames, *frame_statistics(frames), n_frames=30)
+
+
+def test_windows_of_a_split_are_standardised_by_its_training_frames(timit):
+    split = split_timit(find_utterances(timit))
+    split.test[0].path.write_bytes(b"")
+    with pytest.raises(DataError, match="is empty"):
+        load_windows(split)
+    windows = load_windows(split, on_bad_file="skip")
+    assert list(windows.skipped) == [str(split.test[0].path)]
+    frames = read_frames(split.train, FilterBanks()).values.astype(float)
+    for source, part in ((windows.train, split.train), (windows.validation, split.validation)):
+        first = FilterBanks()(read_audio(part[0].path.read_bytes(), "x", rate=RATE))
+        expected = ((first - frames.mean(0)) / frames.std(0))[:11].ravel()
+        assert np.allclose(source[:1], expected, atol=1e-4)
 
 
 @pytest.mark.data

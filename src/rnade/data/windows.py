@@ -1,10 +1,14 @@
 """Windows of frames, drawn on the device as training goes (the paper's section 4.3)."""
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rnade.data.speech import Frames
+from rnade.data.filterbanks import FilterBanks
+from rnade.data.speech import Frames, SpeechSplit, read_frames
 from rnade.families.base import Array
 
 N_FRAMES = 11
@@ -70,3 +74,48 @@ def frame_statistics(frames: Frames) -> tuple[Array, Array]:
     """Mean and population standard deviation of each feature over all frames."""
     values = frames.values.astype(np.float64)
     return values.mean(0), values.std(0)
+
+
+@dataclass(frozen=True)
+class SpeechWindows:
+    """Windows of three parts, all standardised by the training frames; and the files left out."""
+
+    train: WindowSource
+    validation: WindowSource
+    test: WindowSource
+    skipped: dict[str, str]
+
+
+def load_windows(
+    split: SpeechSplit,
+    banks: FilterBanks | None = None,
+    *,
+    n_frames: int = N_FRAMES,
+    on_bad_file: Literal["refuse", "skip"] = "refuse",
+    device: torch.device | str = "cpu",
+) -> SpeechWindows:
+    """Read the utterances of a split and make windows of their frames.
+
+    Parameters
+    ----------
+    split : SpeechSplit
+    banks : FilterBanks, optional
+        How frames are made; by default as in the paper.
+    n_frames : int
+        Frames in a window.
+    on_bad_file : "refuse" or "skip"
+        See `rnade.data.speech.read_frames`.
+    device : torch.device or str
+    """
+    banks = FilterBanks() if banks is None else banks
+    train, validation, test = (
+        read_frames(part, banks, on_bad_file=on_bad_file, min_frames=n_frames)
+        for part in (split.train, split.validation, split.test)
+    )
+    mean, scale = frame_statistics(train)
+
+    def windows(frames: Frames) -> WindowSource:
+        return WindowSource(frames, mean, scale, n_frames=n_frames, device=device)
+
+    skipped = train.skipped | validation.skipped | test.skipped
+    return SpeechWindows(windows(train), windows(validation), windows(test), skipped)

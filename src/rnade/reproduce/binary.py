@@ -14,6 +14,7 @@ by validation) and ours (Adam, averaged weights, weight decay chosen by validati
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -149,33 +150,27 @@ def train_bank(job: Job, train_rows: Tensor, validation: Tensor, test: Tensor) -
     model, settings = job.key["model"], dict(job.settings)
     n_orders, seed = settings.pop("n_orders"), settings.pop("seed")
     n_hidden = settings.pop("n_hidden", None)
-    recipe = Recipe(**{**_MODERN_SETTINGS, **settings})
+    recipe = replace(MODERN, **settings)
     generator = Generator().manual_seed(seed)
     module = _make_module(model, train_rows.shape[1], n_hidden, n_orders, recipe, generator)
     module = module.to(train_rows.device)
     module.start_from(train_rows)
     batches = Generator(train_rows.device).manual_seed(seed)
     outcome = train(module, train_rows, recipe, generator=batches, validation=validation)
-    scored = {
-        "validation": _scores(module, validation),
-        "test": _scores(module, test),
-    }
     result: Settings = {
         "best_epoch": _listed(outcome.best_epoch),
         "n_epochs": outcome.history[-1]["epoch"],
         "n_train": len(train_rows),
         "backend": module.backend_choice().name,
     }
-    for part, by_order in scored.items():
+    for part, rows in (("validation", validation), ("test", test)):
+        by_order = _scores(module, rows)
         mixture = torch.logsumexp(by_order, 0) - math.log(n_orders)
         result[part] = {
             "by_order": [_mean(row) for row in by_order],
             "all_orders": _mean(mixture),
         }
     return result
-
-
-_MODERN_SETTINGS = {name: getattr(MODERN, name) for name in Recipe.__dataclass_fields__}
 
 
 def _make_module(
@@ -201,9 +196,7 @@ def _make_module(
 @torch.no_grad()
 def _scores(module: AbstractAutoregressive, rows: Tensor) -> Tensor:
     """Log densities of every row under every order, in float64, of shape (M, N)."""
-    exact, x = module.double(), rows.double()
-    pieces = [exact.log_prob(x[i : i + 500]) for i in range(0, len(x), 500)]
-    return torch.cat([piece.view(module.n_models, -1) for piece in pieces], dim=1)
+    return module.double().log_prob(rows.double()).view(module.n_models, -1)
 
 
 def _mean(scores: Tensor) -> dict[str, float]:
@@ -266,8 +259,7 @@ def _with_best_bold(
         ]
         if found:
             _, at = max(found)
-            cell = cells[at]
-            marked[at] = Cell(cell.value, cell.standard_error, cell.published, bold=True)
+            marked[at] = replace(cells[at], bold=True)
     return marked
 
 
