@@ -114,8 +114,10 @@ def test_an_archive_is_unpacked_and_every_member_checked(server, tmp_path):
     store = DataStore(manifest=small_manifest(address), cache=tmp_path)
     for name in store.names("pictures/"):
         assert store.read(name) == CONTENTS[name]
-    assert asked == ["/pictures.tgz"]
     assert not (tmp_path / "words.data").exists()
+    (tmp_path / "pictures" / "one.jpg").write_bytes(b"first")  # damaged later: unpacked again
+    assert store.read("pictures/one.jpg") == CONTENTS["pictures/one.jpg"]
+    assert asked == ["/pictures.tgz"]
 
 
 @pytest.mark.parametrize(

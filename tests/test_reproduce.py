@@ -2,11 +2,13 @@
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from rnade.reproduce.runner import Job, RecordFile, pending, run_plan
 from rnade.reproduce.statistics import best_group, over_folds, paired_p_value
 from rnade.reproduce.targets import targets
 
+RESULTS = Path(__file__).parent.parent / "results"
 PLAN = [[Job({"fold": k}, {"seed": 0}) for k in pair] for pair in ((0, 1), (2, 3))]
 
 
@@ -297,6 +300,23 @@ def command(capsys, tmp_path, monkeypatch):
         return code, out, err
 
     return command
+
+
+STORED = [name for name in EXPERIMENTS if (RESULTS / name / "records.jsonl").exists()]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_stored_tables_are_those_of_their_records(name, command, tmp_path):
+    """No figure is typed by hand: the report writes the stored tables again."""
+    shutil.copytree(RESULTS / name, tmp_path / name)
+    tables = sorted((RESULTS / name).glob("table.*"))
+    assert len(tables) == 3
+    for table in tables:
+        (tmp_path / name / table.name).unlink()
+    code, _, _ = command(name, "--report-only", "--output", tmp_path / name)
+    assert code == 0
+    for table in tables:
+        assert (tmp_path / name / table.name).read_text() == table.read_text()
 
 
 def test_faults_of_the_command(command, tmp_path, monkeypatch):

@@ -103,7 +103,7 @@ class DataStore:
     def _from_archive(self, entry: DataFile) -> bytes:
         """Unpack all files of an archive at the first need of one, each checked."""
         path = self.cache / entry.name
-        if not path.is_file():
+        if not path.is_file() or _sha256(path.read_bytes()) != entry.sha256:
             assert entry.archive is not None
             self._unpack(entry.archive)
         return _checked(entry, path.read_bytes(), str(path))
@@ -138,8 +138,12 @@ class DataStore:
             )
 
 
+def _sha256(contents: bytes) -> str:
+    return hashlib.sha256(contents).hexdigest()
+
+
 def _checked(entry: DataFile, contents: bytes, place: str) -> bytes:
-    if hashlib.sha256(contents).hexdigest() == entry.sha256:
+    if _sha256(contents) == entry.sha256:
         return contents
     if len(contents) != entry.bytes:
         fault = f"expected {entry.bytes} bytes, got {len(contents)}; perhaps it is half written"
