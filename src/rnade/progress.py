@@ -1,4 +1,4 @@
-"""Progress of training, on stderr."""
+"""Progress on stderr: of training, of searches and of plans of jobs."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +19,23 @@ from rich.progress import (
 from rich.table import Table
 
 from rnade.training import Bank
+
+
+@contextmanager
+def job_bar(
+    description: str, n_jobs: int, n_done: int, *, shown: bool
+) -> Iterator[Callable[[str], None]]:
+    """Give a function to call with what each job was of, as it ends."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("jobs {task.fields[last]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as progress:
+        task = progress.add_task(description, total=n_jobs, completed=n_done, last="")
+        yield lambda last: progress.update(task, advance=1, last=last)
 
 
 @contextmanager
