@@ -128,6 +128,7 @@ def test_an_archive_is_unpacked_and_every_member_checked(server, tmp_path):
         (archive({"pictures/one.jpg": b"first picture"}), "lacks 1 files, Set/pictures/two.jpg"),
         (b"<html>moved</html>", "is damaged or has changed"),
     ],
+    ids=["cut short", "another picture", "a picture missing", "a page"],
 )
 def test_a_bad_archive_is_told_and_not_kept(server, tmp_path, packed, message):
     address, pages, asked = server
