@@ -335,7 +335,7 @@ def test_faults_of_the_command(command, tmp_path, monkeypatch):
 def test_a_report_needs_no_data(command, tmp_path):
     code, out, err = command("table1", "--report-only")
     assert code == 0
-    assert "50 jobs have no record yet" in err
+    assert "200 jobs have no record yet" in err  # four models on ten folds of five sets
     assert "| Red wine | n/a (-13.18) |" in out
     assert (tmp_path / "results" / "table1" / "table.html").exists()
 
@@ -352,8 +352,27 @@ def test_table1_of_gaussians(command, data_folder, tmp_path):
         assert 0 < cell["standard_error"] < 2
     lines = (tmp_path / "results" / "table1" / "records.jsonl").read_text().splitlines()
     assert len(lines) == 50
-    code, _, err = command("table1", "--data-dir", data_folder)
+    code, _, err = command("table1", "--data-dir", data_folder, "--models", "gaussian")
     assert "50 of 50 jobs are recorded already" in err
+
+
+@pytest.mark.data
+def test_the_quick_version_of_table1(command, data_folder, tmp_path):
+    """All settings and folds as one bank, the rule of retraining, and our default beside."""
+    options = ("--quick", "--datasets", "boston", "--device", "cpu")
+    code, out, _ = command("table1", "--data-dir", data_folder, *options)
+    assert code == 0
+    lines = (tmp_path / "results" / "table1-quick" / "records.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    assert len(found) == 8  # four models on two folds
+    for record in found:
+        result = record["result"]
+        if record["job"]["model"] in ("rnade-mog", "rnade-mol"):
+            assert result["n_settings"] == 2
+            assert 0 < result["best_epoch"] <= 20
+            assert 0 < result["retrained_epochs"] <= 20
+            assert result["test"] > -11.5  # better than a Gaussian, even so
+    assert "RNADE(), our default" in out
 
 
 @pytest.mark.data
