@@ -76,19 +76,6 @@ def test_draws_follow_the_weights_and_the_members():
     assert (low >= 0).all()
 
 
-def test_weights_are_found_and_held_towards_equal_ones():
-    good, bad = make_module("rnade-mog", 2), make_module("rnade-mog", 2)
-    with torch.no_grad():
-        bad.b[:, :, 3:6] += 20.0  # its means are far from any row
-    module = EnsembleModule([RNADEModule.stack([good, bad])])
-    rows = good.sample(98, Generator().manual_seed(0))
-    module.fit_weights(rows)
-    # All 98 rows and one of the prior's two for the good member.
-    torch.testing.assert_close(module.log_weights.exp()[0, 0].item(), 0.99)
-    module.fit_weights(rows[:2])
-    torch.testing.assert_close(module.log_weights.exp()[0, 0].item(), 0.75)
-
-
 def test_a_chosen_member_sees_rows_as_its_own():
     """Under the ensemble's own draws, the chosen member's first conditional is uniform."""
     parts = [make_module("rnade-mog", 2, seed=s) for s in range(3)]

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rnade import FVSBN, NADE, RNADE
+from rnade.estimators.density import Rows
 from rnade.exceptions import CheckpointError, SpikeWarning, TrainingWarning
 from rnade.nn import RNADEModule
 
@@ -392,8 +393,32 @@ def test_the_default_averages_two_settings_in_several_orders():
     assert len(model.members_) == 16
     assert len({tuple(model.module_.member(m).order[0].tolist()) for m in range(16)}) > 2
     assert model.module_.member(0).order[0].tolist() == [0, 1, 2]
-    assert {m["learning_rate"] for m in model.members_} == {0.03, 0.01}
-    assert sum(m["weight"] for m in model.members_) == pytest.approx(1)
+    assert {m["changes"]["weight_decay"] for m in model.members_} == {0.0, 1.0}
+    assert model.module_.log_weights.exp().tolist() == [pytest.approx([1 / 16] * 16)]
+
+
+def test_p_values_of_the_default_are_honest_on_little_data():
+    """No row that calibrates p-values has had a part in training or in stopping it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 6)) @ rng.normal(size=(6, 6))
+    model = RNADE(random_state=0, epochs=60, validation_fraction=0.3).fit(X[:300])
+    assert (model.pvalue(X[300:]) <= 0.1).mean() == pytest.approx(0.1, abs=0.06)
+    assert model.held_out_score().mean == pytest.approx(model.score(X[300:]), abs=0.6)
+
+
+def test_each_model_of_the_default_stops_by_rows_of_its_own():
+    model = RNADE(**QUICK)
+    model.fit(make_X(100))
+    plan = model._plan(90, 3)
+    assert [planned.fold for planned in plan] == [*range(8), *range(8)]
+    x = torch.arange(90.0)[:, None].expand(-1, 3)
+    members = model.make_members(Rows(x, None, None), Rows(x[:9] + 1000, None, None), 0, plan)
+    held_out = torch.cat([member.rows.validation for member in members[:8]])
+    assert torch.equal(held_out, x)  # each row once
+    for member in members:
+        together = torch.cat([member.rows.x, member.rows.validation])[:, 0]
+        assert torch.equal(together.sort().values, x[:, 0])
+    assert all(planned.fold is None for planned in model._plan(39, 3))
 
 
 def test_the_default_beats_its_own_members():

@@ -30,13 +30,27 @@ from rnade.training import (
     make_recipe,
 )
 
+# Parts of the training rows, each of which stops the training of some models of an average.
+N_FOLDS = 8
+
 
 @dataclass(frozen=True)
 class Planned:
-    """One model of those that `fit` trains: its order and the parameters that it changes."""
+    """One model of those that `fit` trains.
+
+    Attributes
+    ----------
+    order : as the estimator's
+    changes : dict
+        Parameters of the estimator that it changes.
+    fold : int or None
+        Which eighth of the training rows stops its training early; None for the rows that `fit`
+        held out.
+    """
 
     order: Any
     changes: dict[str, Any] = field(default_factory=dict)
+    fold: int | None = None
 
 
 class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
@@ -116,7 +130,7 @@ class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
     def _train(
         self, training: Rows, held_out: Rows | None, seed: int, target: Any
     ) -> tuple[AbstractDensity, Outcome]:
-        """Train the models of the plan as one bank; several are averaged by held-out weights.
+        """Train the models of the plan as one bank; the densities of several are averaged.
 
         The second training is of those that the first one kept, each with its own target.
         """
@@ -139,18 +153,11 @@ class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
         order = EnsembleModule.sorted_by_shape(modules)
         plan, results = [plan[good[i]] for i in order], [results[good[i]] for i in order]
         module = modules[0] if len(modules) == 1 else EnsembleModule.of(modules)
-        if held_out is not None:
-            weights = [1.0]
-            if len(results) > 1:
-                module.fit_weights(held_out.x, held_out.weights)
-                weights = module.log_weights[0].exp().tolist()
+        if first:
             self._kept_plan = plan
             self.members_ = [
-                _described(*member) for member in zip(plan, results, weights, strict=True)
+                _described(planned, result) for planned, result in zip(plan, results, strict=True)
             ]
-        elif len(results) > 1:
-            kept = torch.tensor([member["weight"] for member in self.members_])
-            module.log_weights.copy_(kept.log()[None])
         best = max(results, key=lambda r: r.best_score)
         return module, Outcome(
             best.history,
@@ -168,9 +175,9 @@ class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
         plan: Sequence[Planned],
         targets: Sequence[float] | None = None,
     ) -> list[Member]:
-        """Make the models of a plan ready for a bank; they share their minibatches."""
+        """Make the models of a plan ready for a bank; those of one fold share minibatches."""
         x = training.x
-        sets: dict[bytes | None, RowSet] = {}
+        sets: dict[Any, RowSet] = {}
         members = []
         for i, planned in enumerate(plan):
             other = self._changed(planned.changes)
@@ -182,18 +189,12 @@ class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
             if resolution is not None:
                 module.set_floor(torch.as_tensor(other._floors(resolution)))
             width = other._noise_width(resolution)
-            rows = sets.setdefault(
-                None if width is None else width.tobytes(),
-                RowSet(
-                    x,
-                    seed,
-                    weights=training.weights,
-                    validation=None if held_out is None else held_out.x,
-                    validation_weights=None if held_out is None else held_out.weights,
-                    noise_width=None if width is None else torch.as_tensor(width).to(x),
-                ),
-            )
-            members.append(Member(module, recipe, rows, None if targets is None else targets[i]))
+            key = planned.fold, None if width is None else width.tobytes()
+            if key not in sets:
+                fold = None if held_out is None else planned.fold
+                sets[key] = _row_set(training, held_out, seed, fold, width)
+            target = None if targets is None else targets[i]
+            members.append(Member(module, recipe, sets[key], target))
         return members
 
     def _checkpoint(self, stage: str) -> Path | None:
@@ -220,11 +221,34 @@ def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:
         )
 
 
-def _described(planned: Planned, result: Trained, weight: float) -> dict[str, Any]:
+def _row_set(
+    training: Rows, held_out: Rows | None, seed: int, fold: int | None, width: Array | None
+) -> RowSet:
+    """Rows to train on and rows that stop training: those held out, or a fold of the former."""
+    x, weights = training.x, training.weights
+    validation = None if held_out is None else held_out.x
+    validation_weights = None if held_out is None else held_out.weights
+    if fold is not None:
+        n = len(x)
+        here = torch.zeros(n, dtype=torch.bool, device=x.device)
+        here[fold * n // N_FOLDS : (fold + 1) * n // N_FOLDS] = True
+        x, validation = x[~here], x[here]
+        if weights is not None:
+            weights, validation_weights = weights[~here], weights[here]
+    return RowSet(
+        x,
+        seed + (fold or 0),
+        weights=weights,
+        validation=validation,
+        validation_weights=validation_weights,
+        noise_width=None if width is None else torch.as_tensor(width).to(x),
+    )
+
+
+def _described(planned: Planned, result: Trained) -> dict[str, Any]:
     """Give an entry of `members_`."""
     return {
         "changes": planned.changes,
-        "weight": weight,
         "best_epoch": result.best_epoch,
         "epochs": result.history[-1]["epoch"],
         "validation": result.best_score,

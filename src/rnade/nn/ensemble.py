@@ -12,8 +12,6 @@ from rnade.nn.base import AbstractDensity
 
 # Numbers (rows times members times dimensions) that are scored at a time: 128 MiB in float64.
 CHUNK_ELEMENTS = 2**24
-# Steps of expectation maximisation by which `fit_weights` finds the weights.
-WEIGHT_STEPS = 50
 
 
 class EnsembleModule(AbstractDensity):
@@ -95,24 +93,6 @@ class EnsembleModule(AbstractDensity):
         """
         size = max(1, CHUNK_ELEMENTS // (self.n_members * self.n_dimensions))
         return torch.cat([self._terms(rows) for rows in torch.split(x, size)])
-
-    @torch.no_grad()
-    def fit_weights(self, x: Float[Tensor, "B D"], row_weights: Tensor | None = None) -> None:
-        """Find weights that make these rows likely, held towards equal ones by a prior.
-
-        The prior counts as one row for each member, so that few rows change little.
-        """
-        log_p = self.member_log_prob(x)
-        n = self.n_members
-        rows = torch.ones_like(log_p[0]) if row_weights is None else row_weights.to(log_p)
-        rows = rows / rows.mean()
-        log_w = torch.full_like(self.log_weights[0], 1 / n).log()
-        for _ in range(WEIGHT_STEPS):
-            r = (log_p + log_w[:, None]).softmax(0)
-            # A row that no member gives any density says nothing about their weights.
-            counts = torch.where(torch.isfinite(r), r * rows, 0.0).sum(1) + 1
-            log_w = (counts / counts.sum()).log()
-        self.log_weights.copy_(log_w[None])
 
     def _banks(self) -> list[AbstractAutoregressive]:
         return list(self.parts)  # type: ignore[arg-type]
