@@ -155,6 +155,29 @@ class AbstractAutoregressive(AbstractDensity):
         z = vectorised.activate(rho[0, d] * a, self.activation) @ V[0, d] + b[0, d]
         return Conditional(self.family, z, None if log_floor is None else log_floor[0, d])
 
+    def conditionals(self, x: Float[Tensor, "B D"]) -> Conditional:
+        """The one-dimensional densities of every dimension of every row given those before it.
+
+        Stores tensors of size D x B x H: give large batches in chunks.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, D)
+
+        Returns
+        -------
+        Conditional
+            Its methods take and give tensors of shape (D, B), laid out by dimension whatever the
+            order: ``conditionals(x).log_prob(x.T)`` holds the terms of `log_conditionals`.
+        """
+        if self.n_models != 1:
+            raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
+        parameters = self.tied_parameters()
+        order = self._order_or_none()
+        z = vectorised.outputs(self._checked(x), parameters, self.activation, order)[0]
+        log_floor = parameters.log_floor
+        return Conditional(self.family, z, None if log_floor is None else log_floor[0, :, None])
+
     def backend_choice(self) -> dispatch.Choice:
         """Which backend computes this module's densities, and why."""
         return dispatch.choose(self.tied_parameters(), self.family, self.activation, self.backend)
