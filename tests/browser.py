@@ -5,11 +5,13 @@ text that ends in a zero byte (the DevTools protocol), so that nothing but Pytho
 """
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +19,13 @@ from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LONGEST_WAIT = 60.0
+# Becomes the browser, with its two pipes where it expects them.
+LAUNCHER = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def find_browser() -> str | None:
@@ -33,19 +42,11 @@ class Browser:
         self.profile = tempfile.mkdtemp(prefix="rnade-browser-")
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
-
-        def place_pipes() -> None:
-            # Copies first, above 3 and 4, which may be among the four.
-            read, write = os.dup(to_browser), os.dup(from_browser)
-            while read < 10:
-                read = os.dup(read)
-            while write < 10:
-                write = os.dup(write)
-            os.dup2(read, 3)
-            os.dup2(write, 4)
-
+        # Above 3 and 4, so that the launcher can put them there one after the other.
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (to_browser, from_browser)]
         self.process = subprocess.Popen(
             [
+                *(sys.executable, "-c", LAUNCHER, *map(str, high)),
                 program,
                 "--headless=new",
                 "--remote-debugging-pipe",
@@ -59,11 +60,12 @@ class Browser:
                 f"--user-data-dir={self.profile}",
                 "about:blank",
             ],
-            preexec_fn=place_pipes,
-            close_fds=False,
+            pass_fds=high,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        for fd in high:
+            os.close(fd)
         os.close(to_browser)
         os.close(from_browser)
         self._buffer = b""

@@ -30,6 +30,11 @@ def test_estimators_do_without(module):
     assert not loaded_by("from rnade import RNADE; import rnade.nn", module)
 
 
+@pytest.mark.parametrize("module", ["rnade.plot", "rnade.report"])
+def test_pictures_load_matplotlib_only_when_they_draw(module):
+    assert not loaded_by(f"import {module}", "matplotlib")
+
+
 def test_the_test_above_can_fail():
     assert loaded_by("import json", "json")
 
@@ -49,7 +54,9 @@ FORBIDDEN = {
     "nn": ["training", "estimators", "cli", "tables", "serialisation"],
     "training": ["estimators", "cli", "tables", "serialisation"],
     "tables": ["nn", "training", "estimators", "cli"],
-    "estimators": ["cli", "tables"],
+    "estimators": ["cli", "tables", "report", "plot"],
+    "report": ["cli", "tables", "plot", "nn", "training", "backends"],
+    "plot": ["cli", "tables", "nn", "training", "backends"],
 }
 
 

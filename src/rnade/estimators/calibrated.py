@@ -15,8 +15,8 @@ from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive
 from rnade.preprocessing import Resolution, Standardiser
 
-# Elements of the largest tensor made at once: rows x columns x (hidden units or outputs).
-_CHUNK_ELEMENTS = 8_000_000
+# Rows looked at together: few enough for a processor's cache to hold what is computed of them.
+_CHUNK_ROWS = 4096
 
 
 class ConditionalsMixin:
@@ -50,15 +50,14 @@ class ConditionalsMixin:
         check_is_fitted(self)
         X = self._encode(check_rows(self, X, fitting=False))
         rng = make_rng(random_state)
-        below, above = self._rounding()
+        below, above = self._reach()
         u: Array = np.empty_like(X)
-        for rows, x, conditionals in self._chunks(X):
-            upper = conditionals.cdf(x.T + above).T.cpu().numpy()
-            if not (below.any() or above.any()):
-                u[rows] = upper
-                continue
-            lower = conditionals.cdf(x.T - below).T.cpu().numpy()
-            u[rows] = lower + (upper - lower) * rng.uniform(size=lower.shape)
+        for rows, d, x, conditional in self._conditionals(X):
+            upper = conditional.cdf(x + above[d]).cpu().numpy()
+            u[rows, d] = upper
+            if below[d] + above[d] > 0:
+                lower = conditional.cdf(x - below[d]).cpu().numpy()
+                u[rows, d] = lower + (upper - lower) * rng.uniform(size=len(lower))
         return u
 
     def conditional_quantiles(self, X: Any, q: float) -> Array:
@@ -81,33 +80,27 @@ class ConditionalsMixin:
         check_is_fitted(self)
         X = self._encode(check_rows(self, X, fitting=False))
         Z = np.empty_like(X)
-        for rows, _, conditionals in self._chunks(X):
-            Z[rows] = conditionals.quantile(q).T.cpu().numpy()
+        for rows, d, _, conditional in self._conditionals(X):
+            Z[rows, d] = conditional.quantile(q).cpu().numpy()
         return self.standardiser_.inverse(Z)
 
     def _encode(self, X: Array) -> Array:
         raise NotImplementedError
 
-    def _rounding(self) -> tuple[Tensor, ...]:
-        """How far below and above itself a value of each column reaches, of shape (D, 1)."""
+    def _reach(self) -> tuple[Array, Array]:
+        """How far below and above itself a value of each column reaches, standardised."""
         scale = self.standardiser_.scale
         if isinstance(self.module_.family, Bernoulli):
-            below, above = np.ones_like(scale), np.zeros_like(scale)
-        else:
-            steps = np.zeros_like(scale) if self.resolution_ is None else self.resolution_.steps
-            below = above = steps / scale / 2
-        where = self.module_.device
-        return tuple(torch.as_tensor(reach, device=where)[:, None] for reach in (below, above))
+            return np.ones_like(scale), np.zeros_like(scale)
+        steps = np.zeros_like(scale) if self.resolution_ is None else self.resolution_.steps
+        return steps / scale / 2, steps / scale / 2
 
-    def _chunks(self, X: Array) -> Iterator[tuple[slice, Tensor, Conditional]]:
-        """Rows a few at a time, standardised, with their conditionals."""
+    def _conditionals(self, X: Array) -> Iterator[tuple[slice, int, Tensor, Conditional]]:
+        """For some rows at a time and each column: its standardised values and conditionals."""
         module = self.module_
-        parameters = module.tied_parameters()
-        width = max(parameters.c.shape[-1], module.family.n_outputs)
-        n_rows = max(1, _CHUNK_ELEMENTS // (X.shape[1] * width))
-        for start in range(0, len(X), n_rows):
-            rows = slice(start, start + n_rows)
-            with torch.no_grad():
-                Z = self.standardiser_.transform(X[rows])
-                x = torch.as_tensor(Z).to(module.device, module.dtype)
-                yield rows, x, module.conditionals(x)
+        for start in range(0, len(X), _CHUNK_ROWS):
+            rows = slice(start, start + _CHUNK_ROWS)
+            Z = self.standardiser_.transform(X[rows])
+            x = torch.as_tensor(Z).to(module.device, module.dtype)
+            for d, conditional in module.conditionals(x):
+                yield rows, d, x[:, d], conditional

@@ -21,9 +21,9 @@ class Conditional:
     Attributes
     ----------
     family : AbstractFamily
-    z : Tensor of shape (B, P), or (D, B, P) for all dimensions at once
-        The network's outputs.
-    log_floor : Tensor that broadcasts to (B,) or (D, B), or None
+    z : Tensor of shape (B, P)
+        The network's outputs for this dimension.
+    log_floor : Tensor that broadcasts to (B,), or None
         Logarithm of the smallest scale allowed.
     """
 
@@ -43,7 +43,7 @@ class Conditional:
         """Probability of a value of at most x."""
         return self.family.cdf(x, self.z, self.log_floor)
 
-    def quantile(self, q: float) -> Float[Tensor, "*D B"]:
+    def quantile(self, q: float) -> Float[Tensor, " B"]:
         """Smallest value with a distribution function of at least q, for each density.
 
         By bisection of the distribution function, so that it holds for every family: first the

@@ -1,7 +1,7 @@
 """What all tied autoregressive models share: conditionals, densities and draws along an order."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,28 +155,30 @@ class AbstractAutoregressive(AbstractDensity):
         z = vectorised.activate(rho[0, d] * a, self.activation) @ V[0, d] + b[0, d]
         return Conditional(self.family, z, None if log_floor is None else log_floor[0, d])
 
-    def conditionals(self, x: Float[Tensor, "B D"]) -> Conditional:
-        """The one-dimensional densities of every dimension of every row given those before it.
+    def conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
+        """Each dimension with its density given those before it, one after the other.
 
-        Stores tensors of size D x B x H: give large batches in chunks.
+        The activations are carried along, so that all D cost little more than the last and
+        nothing of size B x D x H is stored.
 
         Parameters
         ----------
         x : Tensor of shape (B, D)
 
-        Returns
-        -------
-        Conditional
-            Its methods take and give tensors of shape (D, B), laid out by dimension whatever the
-            order: ``conditionals(x).log_prob(x.T)`` holds the terms of `log_conditionals`.
+        Yields
+        ------
+        int, Conditional
+            In the model's order.
         """
         if self.n_models != 1:
             raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
-        parameters = self.tied_parameters()
-        order = self._order_or_none()
-        z = vectorised.outputs(self._checked(x), parameters, self.activation, order)[0]
-        log_floor = parameters.log_floor
-        return Conditional(self.family, z, None if log_floor is None else log_floor[0, :, None])
+        (x,) = self._checked(x)
+        W, c, rho, V, b, log_floor = self.tied_parameters()
+        a = c.expand(len(x), -1)
+        for d in self.order[0].tolist():
+            z = vectorised.activate(rho[0, d] * a, self.activation) @ V[0, d] + b[0, d]
+            yield d, Conditional(self.family, z, None if log_floor is None else log_floor[0, d])
+            a = a + x[:, d, None] * W[0, d]
 
     def backend_choice(self) -> dispatch.Choice:
         """Which backend computes this module's densities, and why."""
