@@ -684,7 +684,7 @@ def test_report_tells_what_fit_left_out(rnade, folder):
     succeeded(rnade("fit", "t.csv", "-q", "--missing", "drop", *QUICK))
     succeeded(rnade("report", "t.rnade", "t.csv", "--missing", "drop"))
     page = (folder / "report.html").read_text()
-    assert "c (text), d (constant (7 in every row))" in page
+    assert "c: text (such as &#x27;word&#x27;); d: constant (7 in every row)" in page
     assert "1 row with a missing cell" in page
     found = json.loads(
         succeeded(rnade("report", "t.rnade", "t.csv", "--missing", "drop", "--json"))

@@ -311,7 +311,7 @@ def test_a_model_worse_than_a_gaussian_is_told():
     told = kinds(found)["worse-than-gaussian"]
     assert told.severity == "serious"
     assert found.cautions[0].severity == "serious"
-    assert found.sentences["comparison"].startswith("A gaussian with full covariance gives")
+    assert found.sentences["comparison"].startswith("A Gaussian with full covariance gives")
 
 
 def test_overfitting_is_told():

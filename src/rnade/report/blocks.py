@@ -37,21 +37,20 @@ def legend(entries: Iterable[tuple[str, str, str]]) -> str:
 
 def score_table(found: Findings) -> str:
     """The models side by side."""
-    errors = [line.score.standard_error for line in found.scores]
-    digits = decimals_for(min(errors))
-
+    digits = decimals_for(min(line.score.standard_error for line in found.scores))
     rows = ""
     for at, line in enumerate(found.scores):
         ahead = (
             ""
             if line.lead is None
-            else f"{fixed(line.lead.mean, digits)} ± {fixed(line.lead.standard_error, digits)}"
+            else f"{fixed(line.lead.mean, digits)} "
+            f"±\N{NO-BREAK SPACE}{fixed(line.lead.standard_error, digits)}"
         )
         rows += (
             f'<tr class="{"own" if at == 0 else ""}"><td>{text(line.model)}</td>'
             f'<td class="picture">{pictures.score_track(found.scores, at)}</td>'
-            f'<td class="figure">{fixed(line.score.mean, digits)} ±'
-            f" {fixed(line.score.standard_error, digits)}</td>"
+            f'<td class="figure">{fixed(line.score.mean, digits)} '
+            f"±\N{NO-BREAK SPACE}{fixed(line.score.standard_error, digits)}</td>"
             f'<td class="figure">{ahead}</td></tr>'
         )
     what = "held-out rows" if found.table.role == "fitted" else "rows"
@@ -78,8 +77,8 @@ def facts(found: Findings) -> str:
         lines.append(("Rows left out", f"{plural(dropped, 'row')} with a missing cell"))
     lines.append(("Columns", f"{len(model.columns)}: " + _some(model.columns, MOST_COLUMNS)))
     if model.left_out:
-        reasons = [f"{name} ({why})" for name, why in model.left_out.items()]
-        lines.append(("Columns left out", _some(reasons, _MOST_LEFT_OUT)))
+        reasons = [f"{name}: {why}" for name, why in model.left_out.items()]
+        lines.append(("Columns left out", _some(reasons, _MOST_LEFT_OUT, "; ")))
     if model.changes:
         lines.append(("What was changed", " ".join(model.changes)))
     if table.role != "fitted":
@@ -104,9 +103,9 @@ def facts(found: Findings) -> str:
     return f'<dl class="facts">{shown}</dl>'
 
 
-def _some(names: list[str], most: int) -> str:
+def _some(names: list[str], most: int, between: str = ", ") -> str:
     rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+    return between.join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def settings(found: Findings) -> str:
@@ -209,7 +208,7 @@ def _reason(reason: Reason) -> str:
         said = ""
     elif low == high:
         said = f", expected {low}"
-    elif reason.within:
+    elif reason.within or value in (low, high):
         said = f", rare between {low} and {high}"
     else:
         said = f", expected {low} to {high}"

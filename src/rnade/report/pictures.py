@@ -208,10 +208,10 @@ def expected(reason: Reason) -> str:
     return svg(shapes, label, "track")
 
 
-def gain_track(gain: Gain, largest: float) -> str:
-    """A bar from 0, with two standard errors to either side of its end."""
-    x = Scale(min(0.0, -0.02 * largest), 1.06 * largest)
-    end, zero = x.x(max(gain.gain, x.low)), x.x(0.0)
+def gain_track(gain: Gain, all_gains: list[Gain]) -> str:
+    """A bar from 0, with two standard errors to either side of its end, on the scale of all."""
+    x = Scale.of([0.0, 0.05, *(other.gain for other in all_gains)], margin=0.04)
+    end, zero = x.x(gain.gain), x.x(0.0)
     error = 2 * float(np.nan_to_num(gain.standard_error))
     shapes = rectangle(min(zero, end), 180, max(zero, end), 820, "fill-gain")
     shapes += (

@@ -190,10 +190,9 @@ def depends(found: Findings) -> str:
     """Gains of columns from those before them."""
     if not found.gains:
         return ""
-    largest = max(0.05, *(gain.gain for gain in found.gains))
     rows = "".join(
         f'<tr><td class="label" title="{text(gain.column)}">{text(gain.column)}</td>'
-        f'<td class="picture">{pictures.gain_track(gain, largest)}</td>'
+        f'<td class="picture">{pictures.gain_track(gain, found.gains)}</td>'
         f'<td class="figure">{fixed(gain.gain, 2)}</td>'
         f'<td class="label">{text(gain.closest) if gain.closest else "–"}</td></tr>'
         for gain in found.gains

@@ -43,7 +43,9 @@ def comparison(scores: list[ScoreLine], table: Table, *, binary: bool) -> str:
             " chance explains."
         )
     if lead.mean < 0:
-        return f"{other.capitalize()} gives {row} {times(factor(-lead.mean))} the {density}."
+        return (
+            f"{other[0].upper()}{other[1:]} gives {row} {times(factor(-lead.mean))} the {density}."
+        )
     return f"The model gives {row} {times(factor(lead.mean))} the {density} that {other} does."
 
 
@@ -76,7 +78,8 @@ def calibration(found: list[ColumnCalibration], n_judged: int) -> str:
             else "The column’s probabilities do not come"
         )
     elif inside == len(found):
-        share = f"All {len(found)} columns’ probabilities come"
+        all_of_them = "Both" if len(found) == 2 else f"All {len(found)}"
+        share = f"{all_of_them} columns’ probabilities come"
     elif inside == 0:
         share = f"None of the {len(found)} columns’ probabilities come"
     else:

@@ -56,14 +56,15 @@ def near(x: float, span: float) -> str:
 
 
 def decimals_for(error: float) -> int:
-    """Decimals worth giving beside a standard error: two significant digits of it.
+    """Decimals worth giving beside a standard error: two digits of it if the first is 1 or 2.
 
-    >>> decimals_for(0.0123), decimals_for(14.0), decimals_for(float("nan"))
-    (3, 0, 2)
+    >>> decimals_for(0.0123), decimals_for(0.099), decimals_for(14.0), decimals_for(float("nan"))
+    (3, 2, 0, 2)
     """
     if not (math.isfinite(error) and error > 0):
         return 2
-    return min(6, max(0, 1 - math.floor(math.log10(error))))
+    exponent = math.floor(math.log10(error))
+    return min(6, max(0, (error < 3 * 10.0**exponent) - exponent))
 
 
 def percent(share: float) -> str:
