@@ -124,9 +124,9 @@ def describe(estimator: Any, names: list[str]) -> Fitted:
 
 
 def learning_curve(estimator: Any) -> LearningCurve | None:
-    """The training history in the data's units; None if the model has none."""
+    """The training history in the data's units; None if the model has none by epochs."""
     history = getattr(estimator, "history_", None)
-    if not history:
+    if not history or not all({"epoch", "train"} <= set(row) for row in history):
         return None
     standardiser = getattr(estimator, "standardiser_", None)
     shift = 0.0 if standardiser is None else float(standardiser.log_determinant_terms.sum())

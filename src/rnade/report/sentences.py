@@ -14,7 +14,9 @@ from rnade.report.words import listed, number, percent, plural, quoted, times
 def summary(fitted: Fitted, table: Table) -> str:
     """What was fitted, and by what it is judged."""
     rows = "" if fitted.n_rows is None else f" from {plural(fitted.n_rows, 'row')}"
-    text = f"{fitted.kind} learned how {plural(len(fitted.columns), 'column')} vary together{rows}"
+    n_columns = len(fitted.columns)
+    how = "1 column varies" if n_columns == 1 else f"{n_columns} columns vary together"
+    text = f"{fitted.kind} learned how {how}{rows}"
     text += f" of {fitted.source}." if fitted.source else "."
     if table.role == "fitted":
         return text + (
