@@ -68,10 +68,10 @@ def decimals_for(error: float) -> int:
 
 
 def percent(share: float) -> str:
-    """Write a share as a percentage, with a digit more where it is small and a fixed blank.
+    r"""Write a share as a percentage, with a digit more where it is small and a fixed blank.
 
     >>> percent(0.1234), percent(0.0123), percent(0.00012), percent(0.0)
-    ('12\\xa0%', '1.2\\xa0%', '0.012\\xa0%', '0\\xa0%')
+    ('12\xa0%', '1.2\xa0%', '0.012\xa0%', '0\xa0%')
     """
     value = 100 * share
     text = f"{value:.0f}" if value >= 10 else number(value, 2)
