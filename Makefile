@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench screenshot clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -16,6 +16,11 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The README's picture of `rnade report`, as the tests' browser sees it (Debian: apt install chromium).
+screenshot: $(READY)
+	RNADE_SCREENSHOTS=build/screenshots $(BIN)/python -m pytest -n 0 tests/test_browser.py -k screenshots
+	cp build/screenshots/report.png docs/images/report.png
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[peers]'

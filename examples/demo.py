@@ -4,6 +4,7 @@
    Gaussians and a kernel density estimate.
 2. Learns what benign tumours look like and finds the malignant ones among unseen rows.
 3. Draws new patches, saves the model, loads it again, and leaves pictures to look at.
+4. Writes what the model found as a page, as `rnade report` does.
 
 Run it by `make demo`, or: python examples/demo.py [--output FOLDER] [--record FILE]
 """
@@ -27,6 +28,7 @@ from sklearn.neighbors import KernelDensity
 from sklearn.preprocessing import StandardScaler
 
 from rnade import RNADE, load
+from rnade.report import render, study
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -172,6 +174,20 @@ def odd_rows(folder: Path) -> dict[str, object]:
     }
 
 
+def write_page(folder: Path) -> None:
+    """Part 4: what `rnade report` writes, of the patches that the saved model was fitted to."""
+    console.rule("What the model found, as a page")
+    began = time.perf_counter()
+    train, _ = draw_patches(seed=0)
+    found = study(load(folder / "patches.rnade"), train, source="patches of a photograph")
+    path = folder / "report.html"
+    path.write_text(render(found), encoding="utf-8")
+    for name in ("comparison", "calibration", "correlation"):
+        console.print(found.sentences[name])
+    seconds = time.perf_counter() - began
+    console.print(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {seconds:.1f} s.")
+
+
 def picture_of_patches(test: np.ndarray, drawn: np.ndarray, path: Path) -> None:
     """Fifteen real and fifteen drawn patches, as in the paper's figure 1."""
     figure, axes = plt.subplots(2, 15, figsize=(12, 2), squeeze=False)
@@ -212,9 +228,13 @@ def main() -> None:
         "patches": patches_of_a_photograph(arguments.output),
         "odd_rows": odd_rows(arguments.output),
     }
+    write_page(arguments.output)
     seconds = time.perf_counter() - began
     console.rule()
-    console.print(f"Done in {seconds:.0f} s. Pictures and model: {arguments.output}/")
+    console.print(
+        f"Done in {seconds:.0f} s. Model and pictures: {arguments.output}/; look at"
+        f" {arguments.output}/report.html first."
+    )
     if arguments.record:
         from rnade.records import run_facts
 

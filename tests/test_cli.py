@@ -624,7 +624,8 @@ def test_info(rnade):
 
 
 @pytest.mark.parametrize(
-    "command", [["score", "{}", "data.csv"], ["sample", "{}"], ["info", "{}"]]
+    "command",
+    [["score", "{}", "data.csv"], ["sample", "{}"], ["info", "{}"], ["report", "{}", "data.csv"]],
 )
 def test_bad_model_files(rnade, folder, command):
     def run(name):
@@ -634,6 +635,77 @@ def test_bad_model_files(rnade, folder, command):
     assert "data.csv is not an rnade model file" in run("data.csv")
     (folder / "cut.rnade").write_bytes((folder / "m.rnade").read_bytes()[:-100])
     assert "cut.rnade is damaged or cut short" in run("cut.rnade")
+
+
+# ------------------------------------------------------------------ report
+
+
+def test_report(rnade, folder):
+    code, out, err = rnade("report", "m.rnade", "data.csv", "-o", "page.html")
+    assert code == 0
+    assert "RNADE learned how 3 columns vary together from 120 rows of data.csv." in out
+    assert err == "rnade: wrote page.html\n"
+    page = (folder / "page.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "judged by 12 rows it had put aside" in page
+    assert "exists already" in error(rnade("report", "m.rnade", "data.csv", "-o", "page.html"))
+    assert rnade("report", "m.rnade", "data.csv", "-o", "page.html", "--force", "-q") == (
+        0,
+        "",
+        "",
+    )
+    assert (folder / "page.html").read_text() == page  # the same seed, the same page
+
+
+def test_report_is_called_report(rnade, folder):
+    succeeded(rnade("report", "m.rnade", "data.csv"))
+    assert (folder / "report.html").exists()
+
+
+def test_report_as_json(rnade, folder):
+    found = json.loads(succeeded(rnade("report", "m.rnade", "data.csv", "--json")))
+    assert not (folder / "report.html").exists()
+    assert found["table"]["role"] == "fitted"
+    assert found["fitted"]["columns"] == ["a", "b", "c"]
+    assert found["scores"][0]["score"]["mean"] == pytest.approx(
+        load("m.rnade").held_out_score().mean
+    )
+    both = json.loads(
+        succeeded(rnade("report", "m.rnade", "data.csv", "--json", "-o", "page.html"))
+    )
+    assert both == found
+    assert (folder / "page.html").exists()
+
+
+def test_report_tells_what_fit_left_out(rnade, folder):
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.normal()},{rng.normal() if i else ''},word,7" for i in range(60)]
+    (folder / "t.csv").write_text("a,b,c,d\n" + "\n".join(lines))
+    succeeded(rnade("fit", "t.csv", "-q", "--missing", "drop", *QUICK))
+    succeeded(rnade("report", "t.rnade", "t.csv", "--missing", "drop"))
+    page = (folder / "report.html").read_text()
+    assert "c: text (such as &#x27;word&#x27;); d: constant (7 in every row)" in page
+    assert "1 row with a missing cell" in page
+    found = json.loads(
+        succeeded(rnade("report", "t.rnade", "t.csv", "--missing", "drop", "--json"))
+    )
+    assert found["fitted"]["source"] == "t.csv"
+    assert found["fitted"]["dropped_rows"] == found["table"]["dropped_rows"] == 1
+    # The first row of the file was dropped: rows are counted in the file.
+    assert min(row["row"] for row in found["oddness"]["rows"]) >= 2
+
+
+def test_report_of_another_table(rnade):
+    write_table(make_columns(n=40, seed=5), "other.csv")
+    found = json.loads(succeeded(rnade("report", "bare.rnade", "other.csv", "--json")))
+    assert found["table"]["role"] == "other"
+    assert found["table"]["n_judged"] == 40
+    assert "no columns 'b', 'c'" in error(_report_without_columns(rnade))
+
+
+def _report_without_columns(rnade):
+    write_table({"a": [1.0]}, "p.csv")
+    return rnade("report", "m.rnade", "p.csv")
 
 
 # ------------------------------------------------------------------ how it ends

@@ -490,3 +490,75 @@ def test_the_bar_counts_models_and_epochs(capsys):
     assert "Training 16 models" in shown
     assert "best" in shown
     assert "nats, rate" in shown
+
+
+# ---------------------------------------------------------------- conditionals
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_pit_of_draws_is_uniform_and_independent(name, seed):
+    """Rows drawn from the model itself are what the model is right about."""
+    model = clone(ESTIMATORS[name]).fit(make_X())
+    u = model.pit(model.sample(4000, random_state=seed), random_state=seed)
+    assert u.shape == (4000, 3)
+    for column in u.T:
+        assert scipy.stats.kstest(column, "uniform").pvalue > 1e-4
+    correlation = np.corrcoef(u.T) - np.eye(3)
+    assert np.abs(correlation).max() < 4.5 / np.sqrt(4000)
+
+
+@pytest.mark.filterwarnings("ignore::rnade.exceptions.SpikeWarning")
+def test_pit_of_a_rounded_column_is_uniform(seed):
+    """A value stands for its rounding interval: whole numbers of a normal of deviation 1."""
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(4000, 1)))
+    model = RNADE(dequantize=True, n_components=3, epochs=30, random_state=0).fit(X[:2000])
+    u = model.pit(X[2000:], random_state=0)[:, 0]
+    # The model is fitted, so what is left is its own error; unrandomised, u has a few values.
+    assert scipy.stats.kstest(u, "uniform").statistic < 0.06
+    assert len(np.unique(u)) == 2000
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_conditional_quantiles_have_their_share_of_the_rows(name, seed):
+    model = clone(ESTIMATORS[name]).fit(make_X())
+    rows = model.sample(2000, random_state=seed)
+    below = (rows <= model.conditional_quantiles(rows, 0.2)).mean(axis=0)
+    np.testing.assert_allclose(below, 0.2, atol=4.5 * math.sqrt(0.16 / 2000))
+
+
+def test_binary_quantiles_are_values_of_the_data():
+    model = clone(ESTIMATORS["nade"]).fit(make_X())
+    X = (make_X() > 0).astype(float)
+    assert set(np.unique(model.conditional_quantiles(X, 0.5))) <= {0.0, 1.0}
+
+
+# ---------------------------------------------------------------- what is remembered of the rows
+
+
+def test_the_fitted_table_and_its_held_out_rows_are_known_again():
+    X = make_X()
+    model = clone(ESTIMATORS["rnade"]).fit(X)
+    fitted = model.fitted_rows_
+    assert fitted.are(X)
+    assert not fitted.are(X[::-1])
+    assert not fitted.are(X[:, :2])
+    np.testing.assert_allclose(
+        np.sort(model.score_samples(X[fitted.held_out])), np.sort(model.validation_scores_)
+    )
+    np.testing.assert_array_equal(fitted.low, X.min(axis=0))
+    np.testing.assert_array_equal(fitted.high, X.max(axis=0))
+
+
+def test_held_out_rows_are_counted_in_the_table_as_given():
+    """Rows of weight 0 are absent from training, but not from the table."""
+    X = make_X()
+    weights = np.ones(len(X))
+    weights[::3] = 0
+    model = clone(ESTIMATORS["rnade"]).fit(X, sample_weight=weights)
+    held_out = model.fitted_rows_.held_out
+    assert model.fitted_rows_.are(X)
+    assert weights[held_out].all()
+    np.testing.assert_allclose(
+        np.sort(model.score_samples(X[held_out])), np.sort(model.validation_scores_)
+    )

@@ -223,3 +223,29 @@ def test_families_compare_by_what_they_are():
     assert GaussianMixture(3) != GaussianMixture(4)
     assert GaussianMixture(3) != LaplaceMixture(3)
     assert hash(GaussianMixture(3)) == hash(GaussianMixture(3))
+
+
+@pytest.mark.parametrize("q", [0.001, 0.05, 0.5, 0.975])
+@pytest.mark.parametrize("log_floor", [None, -1.0])
+def test_quantiles_invert_the_distribution_function(q, log_floor):
+    """One component against scipy; several through their own distribution function."""
+    floor = None if log_floor is None else torch.tensor(log_floor, dtype=torch.float64)
+    z = torch.tensor([[0.0, 3000.0, -2.0], [0.0, -0.5, 1.0]], dtype=torch.float64)
+    sigma = np.sqrt(np.exp(2 * z[:, 2].numpy()) + (0 if floor is None else np.exp(-2)))
+    for family, law in (
+        (GaussianMixture(1), scipy.stats.norm),
+        (LaplaceMixture(1), scipy.stats.laplace),
+    ):
+        found = Conditional(family, z, floor).quantile(q)
+        np.testing.assert_allclose(found, law.ppf(q, z[:, 1].numpy(), sigma), rtol=1e-12)
+    z = torch.randn(20, 12, generator=Generator().manual_seed(0), dtype=torch.float64)
+    mixture = Conditional(GaussianMixture(4), z, floor)
+    torch.testing.assert_close(mixture.cdf(mixture.quantile(q)), torch.full_like(z[..., 0], q))
+
+
+def test_quantiles_of_a_binary_value_are_0_or_1():
+    conditional = Conditional(Bernoulli(), torch.tensor([[0.0], [2.0], [-2.0]]))
+    assert conditional.quantile(0.3).tolist() == [0, 1, 0]
+    assert conditional.quantile(0.95).tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match=r"q strictly between 0 and 1; got 1"):
+        conditional.quantile(1.0)

@@ -43,6 +43,11 @@ def test_estimators_do_without(module):
     assert not loaded_by("from rnade import RNADE; import rnade.nn", module)
 
 
+@pytest.mark.parametrize("module", ["rnade.plot", "rnade.report"])
+def test_pictures_load_matplotlib_only_when_they_draw(module):
+    assert not loaded_by(f"import {module}", "matplotlib")
+
+
 def test_the_test_above_can_fail():
     assert loaded_by("import json", "json")
 
@@ -56,7 +61,7 @@ def test_public_names_are_there():
 
 
 # Lower layers know nothing of higher ones: each may import those before it in its list.
-TOP = ["estimators", "cli", "tables", "serialisation", "data", "reproduce"]
+TOP = ["estimators", "cli", "tables", "serialisation", "data", "reproduce", "report", "plot"]
 FORBIDDEN = {
     "families": ["backends", "nn", "training", *TOP],
     "backends": ["nn", "training", *TOP],
@@ -65,8 +70,10 @@ FORBIDDEN = {
     "training": [name for name in TOP if name != "serialisation"],
     "tables": ["nn", "training", "estimators", "cli", "data", "reproduce"],
     "data": ["backends", "nn", "training", *(name for name in TOP if name != "data")],
-    "estimators": ["cli", "tables", "data", "reproduce"],
-    "reproduce": ["cli"],
+    "estimators": ["cli", "tables", "data", "reproduce", "report", "plot"],
+    "reproduce": ["cli", "report", "plot"],
+    "report": ["cli", "tables", "plot", "nn", "training", "backends"],
+    "plot": ["cli", "tables", "nn", "training", "backends"],
 }
 
 

@@ -59,6 +59,27 @@ def test_conditional_objects_give_the_same_terms(name):
         torch.testing.assert_close(conditional.log_prob(x[:, d]), terms[:, d])
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_conditionals_one_after_the_other_are_those_of_each_dimension(name):
+    module = make_module(name, 4)
+    module.set_floor(torch.full((4,), 0.1))
+    x = make_rows(module, 5)
+    terms = module.log_conditionals(x)
+    met = []
+    for d, conditional in module.conditionals(x):
+        torch.testing.assert_close(conditional.log_prob(x[:, d]), terms[:, d])
+        alone = module.conditional(d, x[:, met])
+        torch.testing.assert_close(conditional.cdf(x[:, d]), alone.cdf(x[:, d]))
+        torch.testing.assert_close(conditional.quantile(0.3), alone.quantile(0.3))
+        met.append(d)
+    assert met == module.order[0].tolist()
+
+
+def test_conditionals_are_of_one_model():
+    with pytest.raises(ValueError, match="bank of 2"):
+        next(RNADEModule(3, 2, n_models=2).conditionals(torch.zeros(1, 3)))
+
+
 @pytest.mark.parametrize("name", REAL_MODULES)
 @pytest.mark.parametrize("D", [1, 2, 3])
 def test_density_integrates_to_one(name, D):

@@ -59,6 +59,8 @@ def test_what_is_loaded_equals_what_was_saved_bit_for_bit(name, tmp_path):
     for key, tensor in model.module_.state_dict().items():
         assert torch.equal(loaded.module_.state_dict()[key], tensor), key
     assert loaded.history_ == model.history_
+    assert loaded.fitted_rows_.are(X)
+    np.testing.assert_array_equal(loaded.fitted_rows_.held_out, model.fitted_rows_.held_out)
     assert loaded.feature_names_in_.tolist() == ["a", "b", "c"]
     assert loaded.held_out_score() == model.held_out_score()
     assert loaded.n_rows_ == 60
@@ -221,3 +223,17 @@ def test_settings_are_readable_json_for_anyone(saved):
     assert settings["class"] == "RNADE"
     assert settings["parameters"]["n_hidden"] == 4
     assert settings["history"][0]["epoch"] == 0
+
+
+def test_files_of_before_fitted_rows_were_stored_still_load(saved, fitted):
+    tensors, settings = read_model(saved)
+    tensors = {name: t for name, t in tensors.items() if not name.startswith("rows.")}
+    for name in ("rows_digest", "origin", "format_version", "library_version"):
+        settings.pop(name)
+    write_model(saved, tensors, settings, overwrite=True)
+    loaded = load(saved)
+    assert loaded.fitted_rows_ is None
+    assert not hasattr(loaded, "origin_")
+    loaded.save(saved, overwrite=True)
+    assert load(saved).fitted_rows_ is None
+    np.testing.assert_array_equal(loaded.score_samples(X), fitted.score_samples(X))

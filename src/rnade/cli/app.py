@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from rnade.cli.fit import estimators, fit
 from rnade.cli.info import info
+from rnade.cli.report import report
 from rnade.cli.reproduce import reproduce
 from rnade.cli.sample import sample
 from rnade.cli.score import score
@@ -40,6 +41,7 @@ def _fit_without_options() -> None:
 
 app.command("score")(score)
 app.command("sample")(sample)
+app.command("report")(report)
 app.command("info")(info)
 app.command("reproduce")(reproduce)
 

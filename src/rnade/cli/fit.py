@@ -112,10 +112,15 @@ def fit(
     )
     _say_what_is_left_out(table, quiet=quiet)
     estimator.fit(table.to_arrow())
-    estimator.save(path, overwrite=force)
     if search:
         note(f"best settings: {estimator.best_params_}", quiet=quiet)
         estimator = estimator.best_estimator_
+    estimator.origin_ = {
+        "source": Path(table.source).name,
+        "left_out": dict(table.left_out),
+        "dropped_rows": table.dropped_rows,
+    }
+    estimator.save(path, overwrite=force)
     _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from rnade.cli.fit import nats
 from rnade.cli.options import Json, ModelFile
-from rnade.cli.sample import column_names
 from rnade.cli.terminal import print_json
+from rnade.columns import column_names
 
 
 def info(model: ModelFile, as_json: Json = False) -> None:

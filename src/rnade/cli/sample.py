@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from rnade.cli.options import Device, Force, ModelFile, TableFile
+from rnade.columns import column_names
 
 
 def sample(
@@ -30,12 +31,3 @@ def sample(
     rows = estimator.sample(n_samples, random_state=random_state)
     columns = dict(zip(column_names(estimator), rows.T, strict=True))
     write_table(columns, destination, force=force)
-
-
-def column_names(estimator: object) -> list[str]:
-    """Give the names of a model's columns; x1, x2, ... if it was fitted without names."""
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None:
-        return [str(name) for name in names]
-    n_columns: int = estimator.n_features_in_  # type: ignore[attr-defined]
-    return [f"x{d}" for d in range(1, n_columns + 1)]

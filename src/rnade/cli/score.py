@@ -19,14 +19,10 @@ from rnade.cli.options import (
     split_names,
 )
 from rnade.cli.terminal import note, print_json
+from rnade.surprise import typical_log_conditionals
 
 if TYPE_CHECKING:
-    from rnade.families.base import Array
     from rnade.tables import Table
-
-# Rows drawn from the model to see what is typical of each column: the mean of a log conditional
-# varies by about 1 nat from row to row, so this many place it within about 0.02 nats.
-_N_TYPICAL = 2000
 
 
 def score(
@@ -60,7 +56,7 @@ def score(
     from rnade.evaluation import mean_score
 
     estimator: Any = load(model, device=device)
-    table = _read_for(
+    table = read_for(
         estimator,
         data,
         split_names(columns),
@@ -96,24 +92,7 @@ def score(
         note(f"mean log density {nats(mean)}", quiet=quiet)
 
 
-def typical_log_conditionals(estimator: Any) -> "Array":
-    """Give the mean of each column's log conditional over rows drawn from the model.
-
-    That is minus the column's entropy given those before it. A row's log conditionals minus these
-    say how many nats each column adds to the row's surprise, whatever the column's unit; being
-    the model's own, the yardstick is the same for every file, and serves a file of one row.
-    """
-    draws = estimator.sample(_N_TYPICAL, random_state=0)
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None:
-        import pyarrow as pa
-
-        draws = pa.table(dict(zip(map(str, names), draws.T, strict=True)))
-    typical: Array = estimator.log_conditionals(draws).mean(axis=0)
-    return typical
-
-
-def _read_for(
+def read_for(
     estimator: Any, data: str, columns: list[str] | None, *, quiet: bool, **options: Any
 ) -> "Table":
     """Read a model's columns: by name, or by position where the model has no names."""

@@ -12,6 +12,7 @@ import torch
 from sklearn.base import clone
 from torch import Generator
 
+from rnade.estimators.calibrated import ConditionalsMixin
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
 from rnade.exceptions import TrainingWarning
@@ -53,7 +54,7 @@ class Planned:
     fold: int | None = None
 
 
-class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
+class AbstractAutoregressiveEstimator(ConditionalsMixin, AbstractConditionalsEstimator):
     """Density estimator over autoregressive modules, trained by gradients.
 
     Subclasses store their parameters, build a module and say how columns are prepared; `_plan`

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Generator, Tensor
 
 from rnade.checks import number_between, positive_int, unknown_name
+from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_rows
 from rnade.estimators.settings import DTYPES, make_rng, resolve_device
 from rnade.evaluation import Calibration, MeanScore, mean_score
@@ -59,6 +60,8 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
     history_: list[HistoryRow]
     best_epoch_: int
     n_rows_: int
+    fitted_rows_: FittedRows | None
+    origin_: dict[str, Any]
     n_features_in_: int
     fit_seconds_: float
 
@@ -113,13 +116,16 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
             self.validation_fraction, "validation_fraction", 0, 0.9, open_low=True
         )
         device, dtype = resolve_device(self.device), self._training_dtype()
-        X = self._encode(check_rows(self, X, fitting=True))
+        given = check_rows(self, X, fitting=True)
+        X = self._encode(given)
+        place = np.arange(len(X))
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-            X, weights = X[weights > 0], weights[weights > 0]
+            place = np.flatnonzero(weights)
+            X, weights = X[place], weights[place]
             if len(X) < 2:
                 raise ValueError(
                     f"Found {len(X)} sample(s) of positive weight; at least 2 are needed."
@@ -141,6 +147,8 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         module, outcome = self._train(training, held_out, seed, target=None)
         self.module_ = module.double().requires_grad_(False)
         self.n_rows_ = len(X)
+        self.fitted_rows_ = FittedRows.of(given, place[held_out.at])
+        self.__dict__.pop("origin_", None)  # of an earlier table
         self.best_epoch_ = outcome.best_epoch
         self.history_ = outcome.history
         self.validation_scores_ = self._score(X[held_out.at])

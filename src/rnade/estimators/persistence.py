@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.density import AbstractDensityEstimator
+from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.rnade import RNADE
 from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
@@ -36,7 +38,7 @@ def save(
         f"module.{name}": t.to(dtype) if t.is_floating_point() else t
         for name, t in estimator.module_.state_dict().items()
     }
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "standardiser.mean": estimator.standardiser_.mean,
         "standardiser.scale": estimator.standardiser_.scale,
         "calibration.scores": estimator.calibration_.scores,
@@ -45,6 +47,13 @@ def save(
     }
     if estimator.resolution_ is not None:
         arrays["resolution.steps"] = estimator.resolution_.steps
+    fitted = estimator.fitted_rows_
+    if fitted is not None:
+        arrays |= {
+            "rows.held_out": fitted.held_out,
+            "rows.low": fitted.low,
+            "rows.high": fitted.high,
+        }
     tensors |= {name: torch.as_tensor(a) for name, a in arrays.items()}
     names = getattr(estimator, "feature_names_in_", None)
     settings = {
@@ -54,6 +63,8 @@ def save(
         "n_columns": estimator.n_features_in_,
         "columns": None if names is None else [str(name) for name in names],
         "n_rows": estimator.n_rows_,
+        "rows_digest": None if fitted is None else fitted.digest,
+        "origin": getattr(estimator, "origin_", None),
         "fit_seconds": estimator.fit_seconds_,
         "best_epoch": estimator.best_epoch_,
         "history": estimator.history_,
@@ -122,6 +133,15 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
     steps = arrays.get("resolution.steps")
     estimator.resolution_ = None if steps is None else Resolution(steps)
     estimator.validation_scores_ = arrays["validation.scores"]
+    # Files of before these were stored have neither digest nor origin.
+    digest = settings.get("rows_digest")
+    estimator.fitted_rows_ = (
+        None
+        if digest is None
+        else FittedRows(digest, *(arrays[f"rows.{part}"] for part in ("held_out", "low", "high")))
+    )
+    if settings.get("origin") is not None:
+        estimator.origin_ = settings["origin"]
     estimator.n_features_in_ = D
     if settings["columns"] is not None:
         estimator.feature_names_in_ = np.asarray(settings["columns"], dtype=object)

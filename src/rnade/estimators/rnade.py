@@ -118,6 +118,8 @@ class RNADE(AbstractAutoregressiveEstimator):
         What was measured of the columns and of the held-out rows.
     n_rows_ : int
         Rows fitted, held-out rows included.
+    fitted_rows_ : FittedRows
+        Which rows were held out, each column's range, and a digest to know the table again.
     fit_seconds_ : float
 
     References

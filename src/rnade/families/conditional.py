@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
 from rnade.families.base import AbstractFamily, fresh_generator
+
+# Columns are standardised, so that a value 2**64 away is that of no column; and the bracket of the
+# usual case, 2 wide, is halved down to float64's resolution.
+_MOST_DOUBLINGS = 64
+_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,33 @@ class Conditional:
     def cdf(self, x: Float[Tensor, "*N B"]) -> Float[Tensor, "*N B"]:
         """Probability of a value of at most x."""
         return self.family.cdf(x, self.z, self.log_floor)
+
+    def quantile(self, q: float) -> Float[Tensor, " B"]:
+        """Smallest value with a distribution function of at least q, for each density.
+
+        By bisection of the distribution function, so that it holds for every family: first the
+        bracket is doubled until it holds the value, then halved down to the last bit. Its ends
+        are powers of two, so that the jumps of a binary value are met exactly.
+
+        Parameters
+        ----------
+        q : float
+            Strictly between 0 and 1.
+        """
+        if not 0 < q < 1:
+            raise ValueError(f"Expected q strictly between 0 and 1; got {q!r}.")
+        low = torch.full_like(self.z[..., 0], -1.0)
+        high = -low
+        for _ in range(_MOST_DOUBLINGS):
+            too_high, too_low = self.cdf(low) >= q, self.cdf(high) < q
+            if not (too_high.any() or too_low.any()):
+                break
+            low, high = torch.where(too_high, 2 * low, low), torch.where(too_low, 2 * high, high)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            below = self.cdf(middle) < q
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return high
 
     def sample(
         self,

@@ -1,7 +1,7 @@
 """What all tied autoregressive models share: conditionals, densities and draws along an order."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -152,6 +152,31 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
         a = c[0] + x_before @ W[0, self.order[0, :position]]
         z = vectorised.activate(rho[0, d] * a, self.activation) @ V[0, d] + b[0, d]
         return Conditional(self.family, z, None if log_floor is None else log_floor[0, d])
+
+    def conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
+        """Each dimension with its density given those before it, one after the other.
+
+        The activations are carried along, so that all D cost little more than the last and
+        nothing of size B x D x H is stored.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, D)
+
+        Yields
+        ------
+        int, Conditional
+            In the model's order.
+        """
+        if self.n_models != 1:
+            raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
+        (x,) = self._checked(x)
+        W, c, rho, V, b, log_floor = self.tied_parameters()
+        a = c.expand(len(x), -1)
+        for d in self.order[0].tolist():
+            z = vectorised.activate(rho[0, d] * a, self.activation) @ V[0, d] + b[0, d]
+            yield d, Conditional(self.family, z, None if log_floor is None else log_floor[0, d])
+            a = a + x[:, d, None] * W[0, d]
 
     def signature(self) -> list[str]:
         """What models must have in common to stand side by side in a bank."""

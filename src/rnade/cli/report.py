@@ -1,0 +1,89 @@
+"""``rnade report``: what a model found in a table, as a page to look at."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rnade.cli.options import (
+    Columns,
+    Data,
+    Device,
+    Force,
+    Header,
+    Json,
+    Missing,
+    MissingCells,
+    ModelFile,
+    Quiet,
+    Separator,
+    split_names,
+)
+from rnade.cli.score import read_for
+from rnade.cli.terminal import note, print_json
+
+
+def report(
+    model: ModelFile,
+    data: Data,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The page; by default report.html, or none with --json.",
+        ),
+    ] = None,
+    columns: Columns = None,
+    separator: Separator = None,
+    header: Header = None,
+    missing: MissingCells = Missing.error,
+    random_state: Annotated[
+        int, typer.Option(help="Seed of the rows that are drawn from the model.")
+    ] = 0,
+    device: Device = "auto",
+    force: Force = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Write a page that tells what a model found in a table, and how far to trust it.
+
+    DATA is the table that was fitted, or another with the same columns. The page needs no
+    network and no other file. --json prints everything on it as data.
+    """
+    from rnade.tables import check_destination
+
+    path = Path(output) if output is not None else None if as_json else Path("report.html")
+    if path is not None:
+        check_destination(path, force=force)
+    from rnade import load
+    from rnade.files import write_whole
+    from rnade.report import render, study
+
+    estimator = load(model, device=device)
+    table = read_for(
+        estimator,
+        data,
+        split_names(columns),
+        quiet=quiet,
+        separator=separator,
+        header=header,
+        missing=missing.value,
+    )
+    found = study(
+        estimator,
+        table.values,
+        source=Path(table.source).name,
+        places=table.rows,
+        dropped_rows=table.dropped_rows,
+        random_state=random_state,
+    )
+    if path is not None:
+        write_whole(path, render(found).encode(), overwrite=force)
+    if as_json:
+        print_json(found.as_json())
+    elif not quiet:
+        for name in ("summary", "comparison", "calibration", "oddness"):
+            if name in found.sentences:
+                print(found.sentences[name])
+        note(f"wrote {path}", quiet=quiet)

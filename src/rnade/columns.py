@@ -1,0 +1,57 @@
+"""A model's columns: their names, and rows with and without them."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rnade.families.base import Array
+
+
+def column_names(estimator: object) -> list[str]:
+    """Give the names of a model's columns; x1, x2, ... if it was fitted without names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        return [str(name) for name in names]
+    n_columns: int = estimator.n_features_in_  # type: ignore[attr-defined]
+    return [f"x{d}" for d in range(1, n_columns + 1)]
+
+
+def as_fitted(estimator: Any, X: "Array") -> Any:
+    """Give rows the column names that the model was fitted with, if it has any."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return X
+    import pyarrow as pa
+
+    return pa.table(dict(zip(map(str, names), X.T, strict=True)))
+
+
+def as_values(estimator: Any, X: Any) -> "Array":
+    """Give rows as a matrix of numbers in the model's order of columns.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    X : array-like or data frame of shape (N, D)
+        A frame may have more columns; those of the model are taken by name.
+    """
+    import narwhals.stable.v1 as nw
+    import numpy as np
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        if hasattr(estimator, "feature_names_in_"):
+            missing = [name for name in column_names(estimator) if name not in frame.columns]
+            if missing:
+                raise ValueError(f"X has no column {missing[0]!r}, which the model was fitted to.")
+            frame = frame.select(column_names(estimator))
+        columns = [column.cast(nw.Float64).to_numpy() for column in frame.iter_columns()]
+        values = np.column_stack(columns)
+    else:
+        values = np.asarray(X, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != estimator.n_features_in_ or len(values) < 1:
+        raise ValueError(
+            f"Expected X of shape (N, {estimator.n_features_in_}) with N >= 1; got {values.shape}."
+        )
+    if not np.isfinite(values).all():
+        raise ValueError("X holds missing or infinite values: drop those rows or fill them in.")
+    return values

@@ -1,0 +1,197 @@
+"""Pictures of columns together: pairs and correlations, real against sampled."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from rnade.columns import as_values, column_names
+from rnade.plot.base import MODEL, QUIET, REAL, AbstractDisplay, pyplot
+from rnade.plot.columns import place_of
+from rnade.report.resemblance import (
+    Correlation,
+    Pairs,
+    most_dependent,
+    mutual_information,
+    rank_correlation,
+)
+from rnade.report.resemblance import pairs as points_of_pairs
+
+
+class PairsDisplay:
+    """A matrix of pairs of columns: real rows below the diagonal, sampled ones above it.
+
+    Parameters
+    ----------
+    found : rnade.report.resemblance.Pairs
+
+    Attributes
+    ----------
+    axes_ : array of matplotlib Axes, shape (k, k)
+    figure_ : matplotlib Figure
+    """
+
+    axes_: Any
+    figure_: Any
+
+    def __init__(self, found: Pairs) -> None:
+        self.found = found
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        columns: Sequence[str | int] | None = None,
+        *,
+        n_points: int = 700,
+        random_state: Any = 0,
+        axes: Any = None,
+    ) -> Self:
+        """Draw rows from the model and set them beside real ones.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X : array-like or data frame of shape (N, D)
+        columns : sequence of str or int, optional
+            Names or places; by default the five that depend on each other the most.
+        n_points : int
+            Rows of each kind to draw.
+        random_state : int, RandomState instance or None
+        axes : array of matplotlib Axes, shape (k, k), optional
+        """
+        X = as_values(estimator, X)
+        sampled = estimator.sample(n_points, random_state=random_state)
+        if columns is None:
+            at = most_dependent(mutual_information(X))
+        else:
+            at = [place_of(estimator, column) for column in columns]
+        names = column_names(estimator)
+        return cls(points_of_pairs(names, at, X, sampled, n_points)).plot(axes)
+
+    def plot(self, axes: Any = None) -> Self:
+        """Draw on a square of axes, or on those of a new figure."""
+        found, k = self.found, len(self.found.columns)
+        if axes is None:
+            _, axes = pyplot().subplots(
+                k, k, figsize=(1.7 * k, 1.7 * k), squeeze=False, layout="constrained"
+            )
+        axes = np.asarray(axes, dtype=object)
+        if axes.shape != (k, k):
+            raise ValueError(f"Expected axes of shape ({k}, {k}); got {axes.shape}.")
+        for i in range(k):
+            for j in range(k):
+                ax = axes[i, j]
+                ax.set(xticks=[], yticks=[])
+                if i == j:
+                    ax.text(0.5, 0.5, found.columns[i], ha="center", va="center")
+                    continue
+                points, colour = (found.real, REAL) if i > j else (found.sampled, MODEL)
+                ax.scatter(points[:, j], points[:, i], s=4, alpha=0.4, color=colour, lw=0)
+                ax.set(xlim=(found.low[j], found.high[j]), ylim=(found.low[i], found.high[i]))
+        self.axes_, self.figure_ = axes, axes.flat[0].figure
+        return self
+
+
+class CorrelationDisplay(AbstractDisplay):
+    """Rank correlation of every pair of columns, real across and sampled up.
+
+    Parameters
+    ----------
+    found : rnade.report.resemblance.Correlation
+    """
+
+    def __init__(self, found: Correlation) -> None:
+        self.found = found
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        n_samples: int = 20_000,
+        random_state: Any = 0,
+        ax: Any = None,
+    ) -> Self:
+        """Draw rows from the model and correlate its columns.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X : array-like or data frame of shape (N, D)
+        n_samples : int
+        random_state : int, RandomState instance or None
+        ax : matplotlib Axes, optional
+        """
+        X = as_values(estimator, X)
+        sampled = estimator.sample(n_samples, random_state=random_state)
+        names = column_names(estimator)
+        found = Correlation(names, rank_correlation(X), rank_correlation(sampled))
+        return cls(found).plot(ax)
+
+    def _draw(self, ax: Any) -> None:
+        i, j = np.triu_indices(len(self.found.columns), 1)
+        ax.plot([-1, 1], [-1, 1], color=QUIET, lw=1, ls="--")
+        ax.scatter(self.found.real[i, j], self.found.sampled[i, j], s=12, alpha=0.5, color=MODEL)
+        ax.set(
+            xlim=(-1, 1),
+            ylim=(-1, 1),
+            aspect="equal",
+            xlabel="rank correlation, real",
+            ylabel="rank correlation, sampled",
+        )
+
+
+def pairs(
+    estimator: Any,
+    X: Any,
+    columns: Sequence[str | int] | None = None,
+    *,
+    n_points: int = 700,
+    random_state: Any = 0,
+    axes: Any = None,
+) -> Any:
+    """Draw a matrix of pairs, real below the diagonal and sampled above it.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    X : array-like or data frame of shape (N, D)
+    columns : sequence of str or int, optional
+        Names or places; by default the five that depend on each other the most.
+    n_points : int
+        Rows of each kind to draw.
+    random_state : int, RandomState instance or None
+    axes : array of matplotlib Axes, shape (k, k), optional
+
+    Returns
+    -------
+    array of matplotlib Axes, shape (k, k)
+    """
+    return PairsDisplay.from_estimator(
+        estimator, X, columns, n_points=n_points, random_state=random_state, axes=axes
+    ).axes_
+
+
+def correlation(
+    estimator: Any, X: Any, *, n_samples: int = 20_000, random_state: Any = 0, ax: Any = None
+) -> Any:
+    """Draw the correlation of every pair of columns, real against sampled.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    X : array-like or data frame of shape (N, D)
+    n_samples : int
+    random_state : int, RandomState instance or None
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    return CorrelationDisplay.from_estimator(
+        estimator, X, n_samples=n_samples, random_state=random_state, ax=ax
+    ).ax_

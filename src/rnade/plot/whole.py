@@ -1,0 +1,187 @@
+"""Pictures of the whole model: how it learned, what it finds odd, what depends on what."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from rnade.columns import as_fitted, as_values
+from rnade.plot.base import MODEL, ODD, QUIET, REAL, AbstractDisplay
+from rnade.report.dependence import Gain
+from rnade.report.fitted import LearningCurve
+from rnade.report.fitted import learning_curve as curve_of
+from rnade.report.oddness import LEVELS, ScoreHistogram, score_histogram, threshold
+from rnade.report.study import gains_of
+
+
+class LearningCurveDisplay(AbstractDisplay):
+    """Log-likelihood of training and held-out rows after each epoch.
+
+    Parameters
+    ----------
+    found : rnade.report.fitted.LearningCurve
+    """
+
+    def __init__(self, found: LearningCurve) -> None:
+        self.found = found
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
+        """Draw a fitted model's history.
+
+        Parameters
+        ----------
+        estimator : fitted estimator with `history_`
+        ax : matplotlib Axes, optional
+        """
+        found = curve_of(estimator)
+        if found is None:
+            raise ValueError(
+                f"{type(estimator).__name__} has no history_ of its training to draw."
+            )
+        return cls(found).plot(ax)
+
+    def _draw(self, ax: Any) -> None:
+        found = self.found
+        ax.plot(found.epochs, found.train, color=QUIET, label="rows it learned from")
+        held_out = [np.nan if score is None else score for score in found.held_out]
+        ax.plot(found.epochs, held_out, color=MODEL, label="held-out rows")
+        ax.axvline(found.best_epoch, color=QUIET, lw=1, ls="--")
+        ax.set(xlabel="epoch", ylabel="log-likelihood, nats a row")
+        ax.legend()
+
+
+class ScoresDisplay(AbstractDisplay):
+    """Histogram of log densities, with the thresholds below which rows are odd.
+
+    Parameters
+    ----------
+    found : rnade.report.oddness.ScoreHistogram
+    thresholds : dict of float to float
+        Log density by level.
+    """
+
+    def __init__(self, found: ScoreHistogram, thresholds: dict[float, float]) -> None:
+        self.found = found
+        self.thresholds = thresholds
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, *, ax: Any = None) -> Self:
+        """Score the rows and draw.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            With held-out scores (`calibration_`) for thresholds.
+        X : array-like or data frame of shape (N, D)
+        ax : matplotlib Axes, optional
+        """
+        scores = estimator.score_samples(as_fitted(estimator, as_values(estimator, X)))
+        calibration = getattr(estimator, "calibration_", None)
+        thresholds = {}
+        if calibration is not None:
+            known = {level: threshold(calibration, level) for level in LEVELS}
+            thresholds = {level: bound for level, bound in known.items() if bound is not None}
+        return cls(score_histogram(scores), thresholds).plot(ax)
+
+    def _draw(self, ax: Any) -> None:
+        ax.stairs(self.found.counts, self.found.edges, fill=True, color=REAL, alpha=0.3)
+        for level, bound in self.thresholds.items():
+            ax.axvline(bound, color=ODD, lw=1)
+            ax.annotate(
+                f"{100 * level:g} %",
+                (bound, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(2, -2),
+                textcoords="offset points",
+                va="top",
+                color=ODD,
+            )
+        ax.set(xlabel="log density, nats", ylabel="rows")
+
+
+class GainsDisplay(AbstractDisplay):
+    """What each column's log-likelihood gains from the columns before it.
+
+    Parameters
+    ----------
+    found : list of rnade.report.dependence.Gain
+        In the model's order.
+    """
+
+    def __init__(self, found: list[Gain]) -> None:
+        self.found = found
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, *, random_state: int = 0, ax: Any = None
+    ) -> Self:
+        """Score the rows, column by column, with and without the columns before.
+
+        Parameters
+        ----------
+        estimator : fitted estimator with `log_conditionals`
+        X : array-like or data frame of shape (N, D)
+            If this is the table that was fitted, its held-out rows are judged by.
+        random_state : int
+            Of the split for columns by themselves where it is another table.
+        ax : matplotlib Axes, optional
+        """
+        return cls(gains_of(estimator, X, random_state=random_state)).plot(ax)
+
+    def _draw(self, ax: Any) -> None:
+        names = [gain.column for gain in self.found]
+        places = np.arange(len(names))
+        values = [gain.gain for gain in self.found]
+        errors = [2 * gain.standard_error for gain in self.found]
+        ax.barh(places, values, xerr=errors, color=REAL, ecolor=QUIET)
+        ax.set_yticks(places, names)
+        ax.invert_yaxis()
+        ax.set(xlabel="gain from the columns above, nats")
+
+
+def learning_curve(estimator: Any, *, ax: Any = None) -> Any:
+    """Draw the log-likelihood of training and held-out rows after each epoch.
+
+    Parameters
+    ----------
+    estimator : fitted estimator with `history_`
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    return LearningCurveDisplay.from_estimator(estimator, ax=ax).ax_
+
+
+def scores(estimator: Any, X: Any, *, ax: Any = None) -> Any:
+    """Draw the log densities of rows, with the thresholds for 5 %, 1 % and 0.1 %.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    X : array-like or data frame of shape (N, D)
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    return ScoresDisplay.from_estimator(estimator, X, ax=ax).ax_
+
+
+def gains(estimator: Any, X: Any, *, random_state: int = 0, ax: Any = None) -> Any:
+    """Draw what each column gains from the columns before it.
+
+    Parameters
+    ----------
+    estimator : fitted estimator with `log_conditionals`
+    X : array-like or data frame of shape (N, D)
+    random_state : int
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    return GainsDisplay.from_estimator(estimator, X, random_state=random_state, ax=ax).ax_

@@ -1,0 +1,73 @@
+"""Whether each column's probabilities come true: the probability integral transform."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binom
+
+from rnade.families.base import Array
+
+N_BINS = 20
+# The share of right models whose whole histogram stays inside the band.
+BAND_LEVEL = 0.99
+
+
+@dataclass(frozen=True)
+class ColumnCalibration:
+    """One column's transform against the uniform distribution that a right model gives.
+
+    Attributes
+    ----------
+    column : str
+    counts : array of shape (N_BINS,)
+        Rows in each twentieth of the range from 0 to 1.
+    low, high : float
+        The band: a right model's counts all lie within, in 99 of 100 cases.
+    inside : bool
+        Whether they do.
+    distance : float
+        Largest difference between a probability as the model gives it and as it comes true.
+    coverage : float
+        Share of the values within the interval that the model gives 90 %.
+    """
+
+    column: str
+    counts: Array
+    low: float
+    high: float
+    inside: bool
+    distance: float
+    coverage: float
+
+
+def column_calibration(column: str, u: Array) -> ColumnCalibration:
+    """Compare one column's transformed values with the uniform distribution.
+
+    Parameters
+    ----------
+    column : str
+    u : array of shape (n,)
+        From 0 to 1.
+    """
+    n = len(u)
+    counts = np.histogram(u, bins=N_BINS, range=(0.0, 1.0))[0].astype(np.float64)
+    # Bonferroni over the bins, which lean on each other a little: the band is slightly wide.
+    tail = (1 - BAND_LEVEL) / 2 / N_BINS
+    low, high = binom.ppf([tail, 1 - tail], n, 1 / N_BINS)
+    ordered = np.sort(u)
+    above = np.arange(1, n + 1) / n - ordered
+    below = ordered - np.arange(n) / n
+    return ColumnCalibration(
+        column=column,
+        counts=counts,
+        low=float(low),
+        high=float(high),
+        inside=bool(((counts >= low) & (counts <= high)).all()),
+        distance=float(max(above.max(), below.max())),
+        coverage=float(((u >= 0.05) & (u <= 0.95)).mean()),
+    )
+
+
+def calibrate(names: list[str], U: Array) -> list[ColumnCalibration]:
+    """Give every column's calibration, in the order of the columns."""
+    return [column_calibration(name, u) for name, u in zip(names, U.T, strict=True)]

@@ -1,0 +1,105 @@
+"""Everything that a page tells, as plain values."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rnade.report.calibration import ColumnCalibration
+from rnade.report.cautions import Caution
+from rnade.report.dependence import Gain
+from rnade.report.fitted import Fitted, ScoreLine
+from rnade.report.oddness import Oddness
+from rnade.report.resemblance import Correlation, Marginal, Pairs
+from rnade.report.rows import Role
+
+
+@dataclass(frozen=True)
+class Table:
+    """The table that the model is asked about.
+
+    Attributes
+    ----------
+    source : str
+        The file's name, for people.
+    n_rows : int
+    dropped_rows : int
+        Rows of the file left out for a missing cell.
+    role : "fitted", "other" or "unknown"
+        Whether it is the table that was fitted.
+    n_judged : int
+        Rows by which the model is judged.
+    n_sampled : int
+        Rows drawn from the model to be compared with it.
+    """
+
+    source: str
+    n_rows: int
+    dropped_rows: int
+    role: Role
+    n_judged: int
+    n_sampled: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the model found, and how far to trust it.
+
+    Attributes
+    ----------
+    fitted : Fitted
+    table : Table
+    scores : list of ScoreLine
+        The model first, then the references; over the judged rows.
+    calibration : list of ColumnCalibration
+        Empty where the model cannot say.
+    marginals : list of Marginal
+    pairs : Pairs or None
+        None for a table of one column.
+    correlation : Correlation or None
+    oddness : Oddness
+    gains : list of Gain
+        In the model's order; empty where the model cannot say.
+    cautions : list of Caution
+        The most serious first.
+    sentences : dict of str
+        The findings in one sentence each, by section.
+    absent : list of str
+        What could not be found out and why, in sentences.
+    version : str
+        Of this library.
+    """
+
+    fitted: Fitted
+    table: Table
+    scores: list[ScoreLine]
+    calibration: list[ColumnCalibration]
+    marginals: list[Marginal]
+    pairs: Pairs | None
+    correlation: Correlation | None
+    oddness: Oddness
+    gains: list[Gain]
+    cautions: list[Caution]
+    sentences: dict[str, str]
+    absent: list[str]
+    version: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Give everything as JSON holds it: arrays as lists, what is not finite as null."""
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return {field.name: _plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

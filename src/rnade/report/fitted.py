@@ -1,0 +1,202 @@
+"""What was fitted: rows, columns, what was changed, settings, training, and how well it scores."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rnade.evaluation import MeanScore, mean_score
+from rnade.families.base import Array
+
+
+@dataclass(frozen=True)
+class ScoreLine:
+    """A model's mean log-likelihood over the judged rows, and the fitted model's lead over it.
+
+    Attributes
+    ----------
+    model : str
+    score : MeanScore
+    lead : MeanScore or None
+        Of the differences row by row, fitted model minus this one; None for the model itself.
+    """
+
+    model: str
+    score: MeanScore
+    lead: MeanScore | None
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Mean log-likelihood after each epoch, in nats per row and in the data's units.
+
+    Attributes
+    ----------
+    epochs : list of int
+    train : list of float
+    held_out : list of (float or None)
+    best_epoch : int
+        Whose weights were kept.
+    skipped : int
+        Updates left out for a gradient that was not finite.
+    """
+
+    epochs: list[int]
+    train: list[float]
+    held_out: list[float | None]
+    best_epoch: int
+    skipped: int
+
+    def held_out_scores(self) -> list[float]:
+        """Scores of held-out rows, without the epochs that have none."""
+        return [score for score in self.held_out if score is not None]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What was fitted.
+
+    Attributes
+    ----------
+    kind : str
+        The estimator's class.
+    binary : bool
+        Whether its columns are bits.
+    n_rows : int or None
+        Rows fitted, held-out ones included; None if the model does not say.
+    n_held_out : int or None
+    columns : list of str
+    source : str or None
+        Name of the table that was fitted.
+    left_out : dict of str to str
+        Columns of it that were not used, each with the reason.
+    dropped_rows : int
+        Rows of it with a missing cell.
+    changes : list of str
+        What was done to the columns, in sentences.
+    settings : dict
+    seconds : float or None
+    stored_score : MeanScore or None
+        Of the held-out rows when the model was fitted.
+    curve : LearningCurve or None
+    """
+
+    kind: str
+    binary: bool
+    n_rows: int | None
+    n_held_out: int | None
+    columns: list[str]
+    source: str | None
+    left_out: dict[str, str]
+    dropped_rows: int
+    changes: list[str]
+    settings: dict[str, Any]
+    seconds: float | None
+    stored_score: MeanScore | None
+    curve: LearningCurve | None
+
+
+def is_binary(estimator: Any) -> bool:
+    """Whether a model is of bits: such models have a threshold, which may be None."""
+    return hasattr(estimator, "binarize")
+
+
+def describe(estimator: Any, names: list[str]) -> Fitted:
+    """Gather what a model says of itself; what it does not say is left out."""
+    origin = getattr(estimator, "origin_", None) or {}
+    validation = getattr(estimator, "validation_scores_", None)
+    return Fitted(
+        kind=type(estimator).__name__,
+        binary=is_binary(estimator),
+        n_rows=getattr(estimator, "n_rows_", None),
+        n_held_out=None if validation is None else len(validation),
+        columns=names,
+        source=origin.get("source"),
+        left_out=dict(origin.get("left_out", {})),
+        dropped_rows=int(origin.get("dropped_rows", 0)),
+        changes=_changes(estimator, names),
+        settings=_settings(estimator),
+        seconds=getattr(estimator, "fit_seconds_", None),
+        stored_score=None if validation is None else mean_score(validation),
+        curve=learning_curve(estimator),
+    )
+
+
+def learning_curve(estimator: Any) -> LearningCurve | None:
+    """The training history in the data's units; None if the model has none by epochs."""
+    history = getattr(estimator, "history_", None)
+    if not history or not all({"epoch", "train"} <= set(row) for row in history):
+        return None
+    standardiser = getattr(estimator, "standardiser_", None)
+    shift = 0.0 if standardiser is None else float(standardiser.log_determinant_terms.sum())
+    held_out = [row.get("validation") for row in history]
+    return LearningCurve(
+        epochs=[int(row["epoch"]) for row in history],
+        train=[float(row["train"]) + shift for row in history],
+        held_out=[None if score is None else float(score) + shift for score in held_out],
+        best_epoch=int(getattr(estimator, "best_epoch_", history[-1]["epoch"])),
+        skipped=int(history[-1].get("skipped", 0)),
+    )
+
+
+def compare(scores: dict[str, Array]) -> list[ScoreLine]:
+    """Set models side by side over the same rows; the first is the fitted one."""
+    (_, own), *_ = scores.items()
+    return [
+        ScoreLine(
+            name,
+            mean_score(values),
+            None if values is own else mean_score(own - values),
+        )
+        for name, values in scores.items()
+    ]
+
+
+def _settings(estimator: Any) -> dict[str, Any]:
+    """Parameters as plain values."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tolist()
+        if value is None or isinstance(value, bool | int | float | str | list):
+            return value
+        return str(value)
+
+    return {name: plain(value) for name, value in estimator.get_params(deep=False).items()}
+
+
+def _changes(estimator: Any, names: list[str]) -> list[str]:
+    """What was done to the columns, in sentences."""
+    sentences = []
+    if is_binary(estimator):
+        if estimator.binarize is not None:
+            sentences.append(f"Values above {estimator.binarize:g} count as 1, all others as 0.")
+        return sentences
+    if getattr(estimator, "standardiser_", None) is not None:
+        sentences.append(
+            "Columns were standardised inside the model; every figure here is in the data's own"
+            " units."
+        )
+    resolution = getattr(estimator, "resolution_", None)
+    rounded = 0 if resolution is None else int((resolution.steps > 0).sum())
+    if rounded:
+        columns = "1 column is" if rounded == 1 else f"{rounded} of {len(names)} columns are"
+        floor = getattr(estimator, "sigma_floor", "auto")
+        if getattr(estimator, "dequantize", False):
+            done = "noise as wide as the rounding was added in training"
+        elif isinstance(floor, str):
+            done = "there no component of the density is narrower than the rounding"
+        elif floor > 0:
+            done = f"no component is narrower than {floor:g} standard deviations"
+        else:
+            done = "nothing keeps the density from spiking there"
+        sentences.append(f"{columns} rounded or full of repeated values: {done}.")
+    if getattr(estimator, "retrain", False):
+        sentences.append("After early stopping, the model was trained again on all rows.")
+    return sentences
+
+
+def factor(nats: float) -> float:
+    """How many times as likely: e to the power of the nats, without overflow."""
+    return math.exp(min(nats, 700.0))

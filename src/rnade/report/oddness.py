@@ -1,0 +1,240 @@
+"""The rows that the model finds odd, why, and what it expected in their place."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rnade.columns import as_fitted
+from rnade.evaluation import Calibration
+from rnade.families.base import Array
+from rnade.report.rows import Rows
+from rnade.surprise import typical_log_conditionals
+
+LEVELS = (0.05, 0.01, 0.001)
+# What the model expects of a cell is told as the interval that it gives this probability.
+COVERAGE = 0.9
+_MOST_REASONS = 3
+# Fewer nats than this are no reason: half of all cells add some. A value within the interval needs
+# more, since it is odd only as one between usual values, or beside a single very usual one.
+_LEAST_SURPRISE, _LEAST_WITHIN = 1.0, 3.0
+_BINS = 60
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A cell that makes its row odd.
+
+    Attributes
+    ----------
+    column : str
+    value : float
+    low, high : float
+        The interval that the model gave 90 %, knowing the columns before this one.
+    surprise : float
+        Nats by which the value is less likely than is usual for this column.
+    """
+
+    column: str
+    value: float
+    low: float
+    high: float
+    surprise: float
+
+    @property
+    def within(self) -> bool:
+        """Whether the value lies in the interval all the same, where few values do."""
+        return self.low <= self.value <= self.high
+
+
+@dataclass(frozen=True)
+class OddRow:
+    """One of the least likely rows.
+
+    Attributes
+    ----------
+    row : int
+        Counted from 1 in the file, without the header.
+    log_density : float
+    p_value : float
+    seen : bool or None
+        Whether the model learned from it; None where that is not known.
+    reasons : list of Reason
+        The most surprising first; empty where the model has no conditionals.
+    """
+
+    row: int
+    log_density: float
+    p_value: float
+    seen: bool | None
+    reasons: list[Reason]
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The log density below which rows are odd at a level.
+
+    Attributes
+    ----------
+    level : float
+    log_density : float or None
+        None where too few rows were held out to tell.
+    share : float
+        Of the rows of this table with a p-value of at most the level.
+    n_rows : int
+        How many these are.
+    """
+
+    level: float
+    log_density: float | None
+    share: float
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class ScoreHistogram:
+    """Log densities of all rows.
+
+    Attributes
+    ----------
+    edges : array of shape (n + 1,)
+    counts : array of shape (n,)
+    n_below : int
+        Rows to the left of the first edge, which are not drawn.
+    """
+
+    edges: Array
+    counts: Array
+    n_below: int
+
+
+@dataclass(frozen=True)
+class Oddness:
+    """What is odd.
+
+    Attributes
+    ----------
+    rows : list of OddRow
+        The least likely first.
+    thresholds : list of Threshold
+    histogram : ScoreHistogram
+    n_calibration : int
+        Held-out rows that p-values count.
+    own_calibration : bool
+        Whether those are the rows that the model held out when it was fitted; if not, it has none
+        and the judged rows of this table stand in.
+    """
+
+    rows: list[OddRow]
+    thresholds: list[Threshold]
+    histogram: ScoreHistogram
+    n_calibration: int
+    own_calibration: bool
+
+
+def find_odd(
+    estimator: Any,
+    names: list[str],
+    X: Array,
+    scores: Array,
+    rows: Rows,
+    places: NDArray[np.int64],
+    *,
+    most: int = 10,
+) -> Oddness:
+    """Rank the rows and explain the oddest.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    names : list of str
+    X : array of shape (N, D)
+    scores : array of shape (N,)
+        Log densities.
+    rows : Rows
+    places : array of shape (N,)
+        Which row of the file each row is, from 1.
+    most : int
+        How many rows to explain.
+    """
+    calibration = getattr(estimator, "calibration_", None)
+    own = calibration is not None
+    if calibration is None:
+        calibration = Calibration.from_scores(scores[rows.judged])
+    p_values = calibration.pvalue(scores)
+    oddest = np.argsort(scores, kind="stable")[:most]
+    reasons = _reasons(estimator, names, X[oddest])
+    found = [
+        OddRow(
+            row=int(places[i]),
+            log_density=float(scores[i]),
+            p_value=float(p_values[i]),
+            seen=None if rows.seen is None else bool(rows.seen[i]),
+            reasons=why,
+        )
+        for i, why in zip(oddest, reasons, strict=True)
+    ]
+    thresholds = [
+        Threshold(
+            level,
+            threshold(calibration, level),
+            float((p_values <= level).mean()),
+            int((p_values <= level).sum()),
+        )
+        for level in LEVELS
+    ]
+    histogram = score_histogram(scores)
+    return Oddness(found, thresholds, histogram, len(calibration.scores), own)
+
+
+def threshold(calibration: Calibration, level: float) -> float | None:
+    """The log density below which a row's p-value is at most `level`; None if no row's can be."""
+    smallest = calibration.pvalue(np.array([-np.inf]))[0]
+    if smallest > level:
+        return None
+    usual = calibration.pvalue(calibration.scores) > level
+    return float(calibration.scores[np.argmax(usual)]) if usual.any() else float("inf")
+
+
+def score_histogram(scores: Array) -> ScoreHistogram:
+    """Bins from the 0.1 % quantile, or a little below the bulk if that is further, to the top."""
+    low = float(np.quantile(scores, 0.001))
+    middle, upper = np.quantile(scores, [0.5, 0.99])
+    low = max(low, float(middle - 12 * (upper - middle)))
+    high = float(scores.max())
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    counts, edges = np.histogram(scores, bins=_BINS, range=(low, high))
+    return ScoreHistogram(edges, counts.astype(np.float64), int((scores < low).sum()))
+
+
+def _reasons(estimator: Any, names: list[str], X: Array) -> list[list[Reason]]:
+    """The cells of each row that are the least likely, compared with what is usual."""
+    if not hasattr(estimator, "log_conditionals"):
+        return [[] for _ in X]
+    given = as_fitted(estimator, X)
+    surprise = typical_log_conditionals(estimator) - estimator.log_conditionals(given)
+    has_intervals = hasattr(estimator, "conditional_quantiles")
+    low, high = (
+        (
+            estimator.conditional_quantiles(given, (1 - COVERAGE) / 2),
+            estimator.conditional_quantiles(given, (1 + COVERAGE) / 2),
+        )
+        if has_intervals
+        else (np.full_like(X, np.nan), np.full_like(X, np.nan))
+    )
+    found = []
+    for i in range(len(X)):
+        cells = [
+            Reason(names[d], *map(float, (X[i, d], low[i, d], high[i, d], surprise[i, d])))
+            for d in np.argsort(-surprise[i], kind="stable")
+        ]
+        told = [
+            cell
+            for cell in cells
+            if cell.surprise >= (_LEAST_WITHIN if cell.within else _LEAST_SURPRISE)
+        ]
+        # What lies outside is plainer to see, and comes first.
+        found.append(sorted(told, key=lambda cell: cell.within)[:_MOST_REASONS])
+    return found

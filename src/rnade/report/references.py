@@ -1,0 +1,143 @@
+"""The two plain models that every page sets beside the fitted one."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.special import logsumexp, softmax
+
+from rnade.families.base import Array
+
+_LOG_2PI = float(np.log(2 * np.pi))
+# Added to the variances of standardised columns: columns that repeat each other then do no harm.
+_RIDGE = 1e-6
+
+_MOST_COMPONENTS = 10
+_ROWS_A_COMPONENT = 50
+_EM_STEPS = 60
+_PULL = 1e-4
+# A column's values, sorted, are put into this many groups of equal size before EM.
+_GROUPS = 500
+_CHUNK_ROWS = 20_000
+
+
+def gaussian_log_density(learned: Array, rows: Array) -> Array:
+    """Log density of each row under one Gaussian with the full covariance of other rows.
+
+    Parameters
+    ----------
+    learned : array of shape (n, D)
+        Rows to take the mean and the covariance from.
+    rows : array of shape (N, D)
+
+    Returns
+    -------
+    array of shape (N,)
+        In nats and in the data's units.
+    """
+    mean, scale = learned.mean(axis=0), _spread(learned)
+    Z = (learned - mean) / scale
+    covariance = Z.T @ Z / len(Z) + _RIDGE * np.eye(Z.shape[1])
+    L = cholesky(covariance, lower=True)
+    u = solve_triangular(L, ((rows - mean) / scale).T, lower=True)
+    log_det = np.log(np.diag(L)).sum() + np.log(scale).sum()
+    return np.asarray(-0.5 * (u * u).sum(axis=0) - log_det - 0.5 * len(mean) * _LOG_2PI)
+
+
+@dataclass(frozen=True)
+class IndependentMixtures:
+    """Columns that know nothing of each other, each with its own mixture of Gaussians.
+
+    Attributes
+    ----------
+    log_weights, means, deviations : array of shape (D, K)
+    """
+
+    log_weights: Array
+    means: Array
+    deviations: Array
+
+    @classmethod
+    def fit(cls, X: Array, floors: Array) -> "IndependentMixtures":
+        """Expectation-maximisation over all columns at once.
+
+        Each column's sorted values are first put into groups of equal size, of which mean and
+        variance are kept: hundreds of numbers in place of a hundred thousand, and little lost.
+        Each variance is pulled a little towards that of the column, so that no component vanishes
+        on a single value.
+
+        Parameters
+        ----------
+        X : array of shape (N, D)
+        floors : array of shape (D,)
+            Smallest deviation of a component in units of the column's, as in the fitted model:
+            without the same floor the two could not be compared on repeated values.
+        """
+        n = len(X)
+        K = int(np.clip(n // _ROWS_A_COMPONENT, 1, _MOST_COMPONENTS))
+        scale = _spread(X)
+        groups = np.array_split(np.sort((X - X.mean(axis=0)) / scale, axis=0), min(n, _GROUPS))
+        size = np.array([len(group) for group in groups]) / n  # (G,)
+        center = np.stack([group.mean(axis=0) for group in groups], axis=1)  # (D, G)
+        within = np.stack([group.var(axis=0) for group in groups], axis=1)
+        at = ((np.arange(K) + 0.5) / K * center.shape[1]).astype(int)
+        means = center[:, at].copy()
+        # Narrow at the start, or neighbouring components stay together on whole numbers.
+        variances = np.full_like(means, 1 / K**2)
+        weights = np.full_like(means, 1 / K)
+        for _ in range(_EM_STEPS):
+            # Of each group under each component, within the group on average: (D, G, K).
+            square = (center[:, :, None] - means[:, None]) ** 2 + within[:, :, None]
+            log_joint = np.log(weights / np.sqrt(variances))[:, None]
+            log_joint = log_joint - 0.5 * square / variances[:, None]
+            share = size[:, None] * softmax(log_joint, axis=2)
+            mass = share.sum(axis=1) + 1e-12
+            weights = mass / mass.sum(axis=1, keepdims=True)
+            means = (share * center[:, :, None]).sum(axis=1) / mass
+            square = (center[:, :, None] - means[:, None]) ** 2 + within[:, :, None]
+            spread = (share * square).sum(axis=1) * n
+            variances = (spread + _PULL / K**2) / (mass * n + 1) + floors[:, None] ** 2
+        return cls(
+            np.log(weights),
+            means * scale[:, None] + X.mean(axis=0)[:, None],
+            np.sqrt(variances) * scale[:, None],
+        )
+
+    def log_densities(self, X: Array) -> Array:
+        """Log density of each value in its column, of shape (N, D)."""
+        terms = np.empty_like(X)
+        constant = self.log_weights - np.log(self.deviations) - 0.5 * _LOG_2PI
+        for start in range(0, len(X), _CHUNK_ROWS):
+            rows = slice(start, start + _CHUNK_ROWS)
+            for d in range(X.shape[1]):
+                u = (X[rows, d, None] - self.means[d]) / self.deviations[d]
+                terms[rows, d] = logsumexp(constant[d] - 0.5 * u * u, axis=1)
+        return terms
+
+
+@dataclass(frozen=True)
+class IndependentBits:
+    """Binary columns that know nothing of each other.
+
+    Attributes
+    ----------
+    probability : array of shape (D,)
+        Of a 1, with one row of each value added.
+    """
+
+    probability: Array
+
+    @classmethod
+    def fit(cls, X: Array) -> "IndependentBits":
+        """Count the ones."""
+        return cls((X.sum(axis=0) + 1) / (len(X) + 2))
+
+    def log_densities(self, X: Array) -> Array:
+        """Log probability of each bit, of shape (N, D)."""
+        return np.where(X > 0.5, np.log(self.probability), np.log1p(-self.probability))
+
+
+def _spread(X: Array) -> Array:
+    """Standard deviations, 1 for a column that never changes."""
+    deviation = X.std(axis=0)
+    return np.where(deviation > 0, deviation, 1.0)

@@ -1,0 +1,175 @@
+"""Whether rows drawn from the model look like the real ones: columns, pairs, correlations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import ks_2samp, rankdata
+
+from rnade.families.base import Array
+
+_BINS = 30
+# Bins of each column's ranks when the dependence of all pairs is measured.
+_RANK_BINS = 8
+# Quantiles of the real values between which a column is drawn.
+_DRAWN = (0.005, 0.995)
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """One column, real and sampled, as histograms over the same bins.
+
+    Attributes
+    ----------
+    column : str
+    edges : array of shape (n + 1,)
+        From the real values' 0.5 % to their 99.5 % quantile.
+    real, sampled : array of shape (n,)
+        Share of the rows in each bin.
+    distance : float
+        Kolmogorov's: the largest difference between the two distribution functions.
+    """
+
+    column: str
+    edges: Array
+    real: Array
+    sampled: Array
+    distance: float
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows to be drawn as points, for the columns that depend on each other the most.
+
+    Attributes
+    ----------
+    columns : list of str
+    real, sampled : array of shape (n, k)
+    low, high : array of shape (k,)
+        Range to draw.
+    """
+
+    columns: list[str]
+    real: Array
+    sampled: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Rank correlations (Spearman's) of all columns, real and sampled.
+
+    Attributes
+    ----------
+    columns : list of str
+    real, sampled : array of shape (D, D)
+    """
+
+    columns: list[str]
+    real: Array
+    sampled: Array
+
+    def differences(self, most: int = 5) -> list[tuple[int, int]]:
+        """Pairs of columns in which the two differ the most, the worst first."""
+        i, j = np.triu_indices(len(self.columns), 1)
+        worst = np.argsort(-np.abs(self.real[i, j] - self.sampled[i, j]), kind="stable")[:most]
+        return [(int(i[k]), int(j[k])) for k in worst]
+
+    @property
+    def largest_difference(self) -> float:
+        """The largest difference between a real and a sampled correlation."""
+        return float(np.abs(self.real - self.sampled).max())
+
+
+def marginal(column: str, real: Array, sampled: Array, step: float) -> Marginal:
+    """Compare one column's real and sampled values.
+
+    Parameters
+    ----------
+    column : str
+    real, sampled : array of shape (n,) and (m,)
+    step : float
+        To what the column is rounded, 0 if it is not. Bins then hold whole steps, and samples are
+        rounded alike before they are compared.
+    """
+    edges = _edges(real, step)
+    if step > 0:
+        sampled = real.min() + step * np.round((sampled - real.min()) / step)
+    return Marginal(
+        column,
+        edges,
+        np.histogram(real, edges)[0] / len(real),
+        np.histogram(sampled, edges)[0] / len(sampled),
+        float(ks_2samp(real, sampled, method="asymp").statistic),
+    )
+
+
+def _edges(values: Array, step: float) -> Array:
+    low, high = np.quantile(values, _DRAWN)
+    if step > 0:
+        # Start half a step below a value that occurs, so that no value lies on an edge.
+        low = values.min() + step * (np.round((low - values.min()) / step) - 0.5)
+        width = step * max(1.0, np.ceil((high - low) / step / _BINS))
+        n = int(np.clip(np.ceil((high - low) / width), 2, _BINS + 1))
+        return np.asarray(low + width * np.arange(n + 1))
+    margin = 0.02 * (high - low) or 0.5
+    return np.linspace(low - margin, high + margin, _BINS + 1)
+
+
+def rank_correlation(X: Array) -> Array:
+    """Spearman's correlation matrix; 0 for a column that never changes."""
+    ranks = rankdata(X, axis=0)
+    ranks = ranks - ranks.mean(axis=0)
+    length = np.sqrt((ranks**2).sum(axis=0))
+    ranks /= np.where(length > 0, length, 1.0)
+    R = np.clip(ranks.T @ ranks, -1, 1)
+    np.fill_diagonal(R, 1.0)
+    return np.asarray(R)
+
+
+def mutual_information(X: Array) -> Array:
+    """Dependence of every pair of columns in nats, curved or not, from their binned ranks.
+
+    Ranks are put into 8 bins a column; one product of indicator matrices counts the rows in each
+    cell of every pair. The expected excess of independent columns, (r - 1)(c - 1) / 2n, is taken
+    off. The diagonal is 0.
+    """
+    n, D = X.shape
+    bins = np.minimum((rankdata(X, axis=0) - 0.5) / n * _RANK_BINS, _RANK_BINS - 1).astype(int)
+    indicator = np.zeros((n, D * _RANK_BINS), dtype=np.float32)
+    indicator[np.arange(n)[:, None], bins + _RANK_BINS * np.arange(D)] = 1
+    joint = (indicator.T @ indicator).astype(np.float64) / n
+    single = np.diag(joint).copy()
+    used = (single > 0).reshape(D, _RANK_BINS).sum(axis=1)
+    expected = single[:, None] * single
+    terms = np.zeros_like(joint)
+    np.log(joint / np.where(expected > 0, expected, 1), where=joint > 0, out=terms)
+    information = (joint * terms).reshape(D, _RANK_BINS, D, _RANK_BINS).sum(axis=(1, 3))
+    information -= np.outer(used - 1, used - 1) / (2 * n)
+    np.fill_diagonal(information, 0.0)
+    return np.asarray(np.maximum(information, 0.0))
+
+
+def most_dependent(information: Array, most: int = 5) -> list[int]:
+    """Columns that depend on each other the most: the strongest pair, then its closest ones."""
+    D = len(information)
+    if D < 2:
+        return list(range(D))
+    chosen = list(map(int, np.unravel_index(information.argmax(), (D, D))))
+    while len(chosen) < min(most, D):
+        closest = information[chosen].max(axis=0)
+        closest[chosen] = -1
+        chosen.append(int(closest.argmax()))
+    return sorted(chosen)
+
+
+def pairs(names: list[str], at: list[int], real: Array, sampled: Array, n_points: int) -> Pairs:
+    """Take the points to draw: rows at even distances, so that no seed is needed."""
+    low, high = np.quantile(real[:, at], _DRAWN, axis=0)
+    margin = 0.08 * np.where(high > low, high - low, 1.0)
+
+    def some(X: Array) -> Array:
+        rows = np.linspace(0, len(X) - 1, min(n_points, len(X))).astype(int)
+        return np.asarray(X[rows][:, at])
+
+    return Pairs([names[d] for d in at], some(real), some(sampled), low - margin, high + margin)

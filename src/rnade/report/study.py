@@ -1,0 +1,185 @@
+"""A model and a table in, findings out. Trains nothing but the two plain references."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rnade._version import __version__
+from rnade.columns import as_fitted
+from rnade.families.base import Array
+from rnade.report import sentences
+from rnade.report.asked import Asked
+from rnade.report.calibration import ColumnCalibration, calibrate
+from rnade.report.cautions import look_for_cautions
+from rnade.report.dependence import Gain, gains
+from rnade.report.findings import Findings, Table
+from rnade.report.fitted import compare, describe
+from rnade.report.oddness import find_odd
+from rnade.report.resemblance import (
+    Correlation,
+    marginal,
+    most_dependent,
+    mutual_information,
+    pairs,
+    rank_correlation,
+)
+
+# Rows drawn from the model; as many real ones at most enter correlations. A correlation is then
+# known within 0.01.
+N_SAMPLED = 20_000
+# Points in each cell of the matrix of pairs.
+N_POINTS = 700
+
+
+def study(
+    estimator: Any,
+    X: Any,
+    *,
+    source: str = "the table",
+    places: NDArray[np.int64] | None = None,
+    dropped_rows: int = 0,
+    random_state: int = 0,
+) -> Findings:
+    """Find out what a model found in a table, and how far to trust it.
+
+    Every row is scored; rows are sampled down only to be drawn or correlated. Sections that need
+    what a model does not have (`log_conditionals`, `pit`) are left out, and `absent` says so.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Anything with `score_samples`, `sample` and `n_features_in_`.
+    X : array-like or data frame of shape (N, D)
+        A frame may have more columns than the model.
+    source : str
+        Name of the table, for people.
+    places : array of shape (N,), optional
+        Which row of the file each row is, counted from 1.
+    dropped_rows : int
+        Rows of the file left out for a missing cell.
+    random_state : int
+        Seed of samples, of the randomised transform and of the split for the references.
+
+    Returns
+    -------
+    Findings
+    """
+    asked = Asked.of(estimator, X, random_state)
+    rows, names = asked.rows, asked.names
+    fitted = describe(estimator, names)
+    absent: list[str] = []
+
+    terms, scores = asked.scored()
+    lines = {fitted.kind: scores[rows.judged]}
+    references = asked.reference_scores()
+    if references is None:
+        absent.append("There are too few rows to fit a reference model to.")
+    else:
+        if references.gaussian is not None:
+            lines["Gaussian"] = references.gaussian
+        lines["independent columns"] = references.alone.sum(axis=1)
+    compared = compare(lines)
+
+    some = _some(asked.values)
+    shared = mutual_information(some)
+    found_gains: list[Gain] = []
+    if terms is None:
+        absent.append(
+            f"{fitted.kind} has no log density for single columns, so this page cannot say which"
+            " columns make a row odd, nor what each column gains from others."
+        )
+    elif references is not None:
+        found_gains = gains(names, asked.order, terms[rows.judged], references.alone, shared)
+
+    numbered = np.arange(1, len(scores) + 1) if places is None else places
+    oddness = find_odd(estimator, names, asked.X, scores, rows, numbered)
+    share_odd = next(t.share for t in oddness.thresholds if t.level == 0.01)
+    sampled = estimator.sample(N_SAMPLED, random_state=random_state)
+    several = len(names) > 1
+    found = Findings(
+        fitted=fitted,
+        table=Table(source, len(scores), dropped_rows, rows.role, len(rows.judged), len(sampled)),
+        scores=compared,
+        calibration=_calibration(asked, random_state, absent),
+        marginals=[
+            marginal(name, asked.values[:, d], sampled[:, d], float(asked.steps[d]))
+            for d, name in enumerate(names)
+        ],
+        pairs=pairs(names, most_dependent(shared), asked.values, sampled, N_POINTS)
+        if several
+        else None,
+        correlation=Correlation(names, rank_correlation(some), rank_correlation(sampled))
+        if several
+        else None,
+        oddness=oddness,
+        gains=found_gains,
+        cautions=look_for_cautions(
+            estimator, fitted, asked.values, rows, compared, found_gains, share_odd
+        ),
+        sentences={},
+        absent=absent,
+        version=__version__,
+    )
+    found.sentences.update(_sentences(found))
+    return found
+
+
+def gains_of(estimator: Any, X: Any, *, random_state: int = 0) -> list[Gain]:
+    """What each column gains from those before it, alone of all findings.
+
+    Parameters
+    ----------
+    estimator : fitted estimator with `log_conditionals`
+    X : array-like or data frame of shape (N, D)
+    random_state : int
+        Of the split for columns by themselves.
+    """
+    asked = Asked.of(estimator, X, random_state)
+    terms, _ = asked.scored()
+    references = asked.reference_scores()
+    if terms is None:
+        raise ValueError(f"{type(estimator).__name__} has no log_conditionals to compare.")
+    if references is None:
+        raise ValueError(
+            f"Expected more rows to compare columns by themselves with; got {len(asked.X)}."
+        )
+    shared = mutual_information(_some(asked.values))
+    judged = terms[asked.rows.judged]
+    return gains(asked.names, asked.order, judged, references.alone, shared)
+
+
+def _some(X: Array) -> Array:
+    """Rows at even distances, as many as are sampled at most."""
+    return np.asarray(X[np.linspace(0, len(X) - 1, min(N_SAMPLED, len(X))).astype(int)])
+
+
+def _calibration(asked: Asked, seed: int, absent: list[str]) -> list[ColumnCalibration]:
+    estimator = asked.estimator
+    if not hasattr(estimator, "pit"):
+        absent.append(
+            f"{type(estimator).__name__} has no distribution function for single columns, so their"
+            " calibration cannot be checked."
+        )
+        return []
+    judged = as_fitted(estimator, asked.X[asked.rows.judged])
+    return calibrate(asked.names, estimator.pit(judged, random_state=seed))
+
+
+def _sentences(found: Findings) -> dict[str, str]:
+    fitted, table = found.fitted, found.table
+    said = {
+        "summary": sentences.summary(fitted, table),
+        "comparison": sentences.comparison(found.scores, table, binary=fitted.binary),
+        "marginals": sentences.marginals(found.marginals),
+        "oddness": sentences.oddness(found.oddness, table),
+    }
+    if fitted.curve is not None:
+        said["curve"] = sentences.curve(fitted.curve)
+    if found.calibration:
+        said["calibration"] = sentences.calibration(found.calibration, table.n_judged)
+    if found.correlation is not None:
+        said["correlation"] = sentences.correlation(found.correlation)
+    if found.gains:
+        said["gains"] = sentences.gains(found.gains)
+    return said
