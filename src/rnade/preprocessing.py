@@ -40,6 +40,11 @@ class Standardiser:
         """What each column adds to the log density, in the data's own units: -log scale."""
         return -np.log(self.scale)
 
+    @property
+    def log_determinant(self) -> float:
+        """What all columns add together."""
+        return float(self.log_determinant_terms.sum())
+
     def transform(self, X: Array) -> Array:
         """Standardised columns."""
         return (X - self.mean) / self.scale

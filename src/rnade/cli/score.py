@@ -59,7 +59,7 @@ def score(
     from rnade import load
     from rnade.evaluation import mean_score
 
-    estimator = load(model, device=device)
+    estimator: Any = load(model, device=device)
     table = _read_for(
         estimator,
         data,
@@ -70,9 +70,9 @@ def score(
         missing=missing.value,
     )
     X = table.to_arrow() if hasattr(estimator, "feature_names_in_") else table.values
-    terms = estimator.log_conditionals(X)
-    scores = terms.sum(axis=1)
-    worst = (terms - typical_log_conditionals(estimator)).argmin(axis=1)
+    # Not the sum of the terms: p-values compare with scores to the last bit.
+    scores = estimator.score_samples(X)
+    worst = (estimator.log_conditionals(X) - typical_log_conditionals(estimator)).argmin(axis=1)
     results = {
         "row": table.rows,
         "log_density": scores,

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rnade.estimators.base import AbstractAutoregressiveEstimator
 from rnade.estimators.binary import FVSBN, NADE
+from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.rnade import RNADE
 from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
@@ -16,7 +16,7 @@ from rnade.exceptions import ModelFileError
 from rnade.preprocessing import Resolution, Standardiser
 from rnade.serialisation import read_model, write_model
 
-CLASSES: dict[str, type[AbstractAutoregressiveEstimator]] = {
+CLASSES: dict[str, type[AbstractDensityEstimator]] = {
     "RNADE": RNADE,
     "NADE": NADE,
     "FVSBN": FVSBN,
@@ -24,7 +24,7 @@ CLASSES: dict[str, type[AbstractAutoregressiveEstimator]] = {
 
 
 def save(
-    estimator: AbstractAutoregressiveEstimator,
+    estimator: AbstractDensityEstimator,
     path: str | os.PathLike[str],
     *,
     overwrite: bool = False,
@@ -50,6 +50,7 @@ def save(
     settings = {
         "class": type(estimator).__name__,
         "parameters": _plain_parameters(estimator),
+        "fitted": {name: getattr(estimator, name) for name in estimator._kept},
         "n_columns": estimator.n_features_in_,
         "columns": None if names is None else [str(name) for name in names],
         "n_rows": estimator.n_rows_,
@@ -61,7 +62,7 @@ def save(
     write_model(path, tensors, settings, overwrite=overwrite)
 
 
-def load(path: str | os.PathLike[str], *, device: str = "auto") -> AbstractAutoregressiveEstimator:
+def load(path: str | os.PathLike[str], *, device: str = "auto") -> AbstractDensityEstimator:
     """Read a fitted estimator from a file that its `save` wrote. Runs no code from the file.
 
     Parameters
@@ -91,19 +92,19 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> AbstractAutor
     return estimator
 
 
-def _rebuilt(
-    tensors: dict[str, Tensor], settings: dict[str, Any]
-) -> AbstractAutoregressiveEstimator:
+def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDensityEstimator:
     kind = CLASSES.get(settings["class"])
     if kind is None:
         raise ValueError(f"it holds a {settings['class']!r}, which this version does not know")
     estimator = kind(**settings["parameters"])
     D = settings["n_columns"]
-    if tensors["module.order"].shape != (1, D):
+    if tensors["standardiser.mean"].shape != (D,):
         raise ValueError(f"it claims {D} columns, and its tensors have another number")
+    for name in kind._kept:
+        setattr(estimator, name, settings["fitted"][name])
     # On the meta device nothing is allocated, whatever sizes the settings claim.
     with torch.device("meta"):
-        module = estimator._make_module(D, estimator._make_recipe(), None)
+        module = estimator._empty_module(D)
     state = {
         name.removeprefix("module."): t
         for name, t in tensors.items()
@@ -133,7 +134,7 @@ def _rebuilt(
     return estimator
 
 
-def _plain_parameters(estimator: AbstractAutoregressiveEstimator) -> dict[str, Any]:
+def _plain_parameters(estimator: AbstractDensityEstimator) -> dict[str, Any]:
     """Parameters as JSON holds them; a RandomState instance has no such form and becomes None."""
     plain = {}
     for name, value in estimator.get_params(deep=False).items():

@@ -1,0 +1,292 @@
+"""What every density estimator shares: held-out rows, scoring, sampling, saving."""
+
+import abc
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from torch import Generator, Tensor
+
+from rnade.checks import number_between, positive_int, unknown_name
+from rnade.estimators.inputs import check_rows
+from rnade.estimators.settings import DTYPES, make_rng, resolve_device
+from rnade.evaluation import Calibration, MeanScore, mean_score
+from rnade.families.base import Array
+from rnade.nn import AbstractDensity
+from rnade.preprocessing import Resolution, Standardiser
+from rnade.training import HistoryRow, Outcome
+
+# Rows scored at a time: what is moved to the device, and the largest array beyond the result.
+CHUNK_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Standardised rows as tensors, with their weights and their places in X."""
+
+    x: Tensor
+    weights: Tensor | None
+    at: NDArray[np.int64]
+
+
+class AbstractDensityEstimator(DensityMixin, BaseEstimator):
+    """Scikit-learn estimator over one module that gives densities.
+
+    Subclasses store their parameters, say how columns are prepared, and train a module.
+    """
+
+    # Parameters that every subclass has.
+    validation_fraction: float
+    retrain: bool
+    device: str
+    dtype: str
+    random_state: Any
+    verbose: int
+
+    # Fitted attributes.
+    module_: AbstractDensity
+    standardiser_: Standardiser
+    resolution_: Resolution | None
+    calibration_: Calibration
+    validation_scores_: Array
+    history_: list[HistoryRow]
+    best_epoch_: int
+    n_rows_: int
+    n_features_in_: int
+    fit_seconds_: float
+
+    # Names of further fitted attributes that a model file keeps, as JSON holds them.
+    _kept: ClassVar[tuple[str, ...]] = ()
+
+    @abc.abstractmethod
+    def _check_settings(self) -> None:
+        """Raise on bad parameters, before any row is looked at."""
+
+    @abc.abstractmethod
+    def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, Resolution | None]:
+        """Look at the rows to be fitted: how to standardise them and how they are rounded."""
+
+    @abc.abstractmethod
+    def _train(
+        self, training: Rows, held_out: Rows | None, seed: int, target: float | None
+    ) -> tuple[AbstractDensity, Outcome]:
+        """Train a fresh module; the same seed gives the same start.
+
+        Without held-out rows, training ends once the training log-likelihood is `target`.
+        """
+
+    @abc.abstractmethod
+    def _empty_module(self, n_dimensions: int) -> AbstractDensity:
+        """A module of the fitted shape, for the tensors of a model file."""
+
+    def _encode(self, X: Array) -> Array:
+        """Values as the module takes them, before standardising."""
+        return X
+
+    # ---------------------------------------------------------------- fitting
+
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model to the rows of X.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+            Rows. Names of a frame's columns are kept and checked on the next call.
+        y : ignored
+        sample_weight : array-like of shape (N,), optional
+            Weights of the rows; a row of weight 0 is as good as absent.
+
+        Returns
+        -------
+        self
+        """
+        self._check_settings()
+        fraction = number_between(
+            self.validation_fraction, "validation_fraction", 0, 0.9, open_low=True
+        )
+        device, dtype = resolve_device(self.device), self._training_dtype()
+        X = self._encode(check_rows(self, X, fitting=True))
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+            X, weights = X[weights > 0], weights[weights > 0]
+            if len(X) < 2:
+                raise ValueError(
+                    f"Found {len(X)} sample(s) of positive weight; at least 2 are needed."
+                )
+        self.standardiser_, self.resolution_ = self._prepare(X, weights)
+        rng = make_rng(self.random_state)
+        shuffled = rng.permutation(len(X)).astype(np.int64)
+        n_held_out = min(len(X) - 1, max(1, round(fraction * len(X))))
+        Z = torch.as_tensor(self.standardiser_.transform(X)).to(device, dtype)
+        w = None if weights is None else torch.as_tensor(weights).to(device, dtype)
+
+        def rows(at: NDArray[np.int64]) -> Rows:
+            index = torch.as_tensor(at, device=device)
+            return Rows(Z[index], None if w is None else w[index], at)
+
+        held_out, training = rows(shuffled[:n_held_out]), rows(shuffled[n_held_out:])
+        seed = int(rng.randint(2**31 - 1))
+        began = time.perf_counter()
+        module, outcome = self._train(training, held_out, seed, target=None)
+        self.module_ = module.double().requires_grad_(False)
+        self.n_rows_ = len(X)
+        self.best_epoch_ = outcome.best_epoch
+        self.history_ = outcome.history
+        self.validation_scores_ = self._score(X[held_out.at])
+        self.calibration_ = Calibration.from_scores(
+            self.validation_scores_, None if weights is None else weights[held_out.at]
+        )
+        if self.retrain:
+            everything = rows(np.sort(shuffled))
+            module, outcome = self._train(everything, None, seed, target=outcome.train_at_best)
+            self.module_ = module.double().requires_grad_(False)
+            self.retrain_history_ = outcome.history
+        self.fit_seconds_ = round(time.perf_counter() - began, 3)
+        return self
+
+    def _training_dtype(self) -> torch.dtype:
+        if self.dtype not in DTYPES:
+            raise unknown_name(self.dtype, list(DTYPES), "dtype")
+        return DTYPES[self.dtype]
+
+    # ---------------------------------------------------------------- scoring
+
+    def score_samples(self, X: Any) -> Array:
+        """Log density of each row, in nats and in the data's own units.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+
+        Returns
+        -------
+        array of shape (N,)
+        """
+        check_is_fitted(self)
+        return self._score(self._encode(check_rows(self, X, fitting=False)))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows, in nats per row.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+        y : ignored
+        """
+        return float(self.score_samples(X).mean())
+
+    def pvalue(self, X: Any) -> Array:
+        """Share of held-out rows at most as likely as each row: small for odd rows.
+
+        The held-out rows are those that `fit` set aside for early stopping. A row with p <= 0.01
+        is one of the oddest 1 % of rows like the training data. The smallest value possible is
+        1 / (1 + number of held-out rows).
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+
+        Returns
+        -------
+        array of shape (N,)
+        """
+        scores = self.score_samples(X)
+        return self.calibration_.pvalue(scores)
+
+    def held_out_score(self) -> MeanScore:
+        """Mean log-likelihood of the rows that `fit` held out, with its standard error."""
+        check_is_fitted(self)
+        return mean_score(self.validation_scores_)
+
+    def _score(self, X: Array) -> Array:
+        return self._in_chunks(X, self.module_.log_prob) + self.standardiser_.log_determinant
+
+    def _in_chunks(self, X: Array, function: Callable[[Tensor], Tensor]) -> Array:
+        """What `function` gives for the standardised rows of X, a chunk of rows at a time."""
+        parts = []
+        for start in range(0, len(X), CHUNK_ROWS):
+            piece = self.standardiser_.transform(X[start : start + CHUNK_ROWS])
+            with torch.no_grad():
+                x = torch.as_tensor(piece).to(self.module_.device, self.module_.dtype)
+                parts.append(function(x).cpu().numpy())
+        return np.concatenate(parts)
+
+    # ---------------------------------------------------------------- sampling
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+    ) -> Array:
+        """Draw rows from the model, exactly.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, RandomState instance or None
+        low, high : array-like of shape (D,), optional
+            Smallest and largest value of each column, in the data's units; infinite where a
+            column is free. Each conditional is truncated to its range, without rejection.
+
+        Returns
+        -------
+        array of shape (n_samples, D)
+        """
+        check_is_fitted(self)
+        n_samples = positive_int(n_samples, "n_samples")
+        seed = int(make_rng(random_state).randint(2**31 - 1))
+        generator = Generator(self.module_.device).manual_seed(seed)
+        Z = self.module_.sample(
+            n_samples, generator, low=self._bound(low, "low"), high=self._bound(high, "high")
+        )
+        return self.standardiser_.inverse(Z.cpu().numpy())
+
+    def _bound(self, bound: ArrayLike | None, name: str) -> Tensor | None:
+        if bound is None:
+            return None
+        values = np.asarray(bound, dtype=np.float64)
+        if values.shape != (self.n_features_in_,):
+            raise ValueError(
+                f"Expected {name} of shape ({self.n_features_in_},), one value a column;"
+                f" got {values.shape}."
+            )
+        if np.isnan(values).any():
+            raise ValueError(f"{name} holds NaN; use -inf or inf where a column is free.")
+        return torch.as_tensor(self.standardiser_.transform(values))
+
+    # ---------------------------------------------------------------- saving
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model to one safetensors file (by habit with suffix `.rnade`).
+
+        Parameters
+        ----------
+        path : path
+        overwrite : bool
+            Replace a file that exists already.
+        """
+        from rnade.estimators.persistence import save
+
+        check_is_fitted(self)
+        save(self, path, overwrite=overwrite)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        return tags
