@@ -17,6 +17,10 @@ class TrainingDivergedError(RnadeError, RuntimeError):
     """Training met non-finite gradients again and again, at smaller and smaller rates."""
 
 
+class SingularDataError(RnadeError, ValueError):
+    """A covariance has no inverse: the rows lie in a plane of fewer dimensions."""
+
+
 class SpikeWarning(UserWarning):
     """Columns of repeated or whole-number values, on which a density can spike without bound."""
 

@@ -3,13 +3,21 @@
 from rnade.nn.autoregressive import AbstractAutoregressive
 from rnade.nn.base import AbstractDensity
 from rnade.nn.fvsbn import FVSBNModule
+from rnade.nn.gaussian import GaussianModule
+from rnade.nn.mfa import MixtureOfFactorAnalyzersModule
+from rnade.nn.mixture import AbstractGaussianMixture
+from rnade.nn.mog import MixtureOfGaussiansModule
 from rnade.nn.nade import NADEModule
 from rnade.nn.rnade import RNADEModule
 
 __all__ = [
     "AbstractAutoregressive",
     "AbstractDensity",
+    "AbstractGaussianMixture",
     "FVSBNModule",
+    "GaussianModule",
+    "MixtureOfFactorAnalyzersModule",
+    "MixtureOfGaussiansModule",
     "NADEModule",
     "RNADEModule",
 ]
