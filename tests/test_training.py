@@ -11,7 +11,7 @@ from rnade.exceptions import TrainingDivergedError
 from rnade.families import GaussianMixture
 from rnade.nn import RNADEModule
 from rnade.training import MODERN, PAPER, Recipe, make_recipe, train
-from rnade.training.optimisers import Adam, Sgd, gradient_norms
+from rnade.training.optimisers import Adam, Sgd, Step, gradient_norms
 
 
 def make_rows(n=400, seed=0):
@@ -36,8 +36,13 @@ def make_model(rows, seed=0, n_models=1, **options):
 
 
 QUICK = Recipe(epochs=15, batches_per_epoch=20, batch_size=50, patience=None)
-USABLE = torch.tensor([True])
-ONE = torch.ones(1)
+
+
+def make_step(rates, update=1, usable=None):
+    """An update at these rates, unclipped."""
+    rate = torch.tensor(rates).double()
+    usable = torch.ones(len(rates), dtype=torch.bool) if usable is None else usable
+    return Step(rate, torch.ones_like(rate), usable, torch.tensor(Adam.unbias(update)))
 
 
 @pytest.mark.parametrize("recipe", [QUICK, PAPER.with_changes(epochs=40)], ids=["adam", "paper"])
@@ -87,11 +92,11 @@ def test_adam_agrees_with_torch():
     generator = Generator().manual_seed(0)
     ours = torch.randn(1, 4, 3, generator=generator, dtype=torch.float64)
     theirs = torch.nn.Parameter(ours[0].clone())
-    optimiser = Adam([ours], [0.1])
+    optimiser = Adam([ours], [torch.tensor([0.1]).double()])
     oracle = torch.optim.AdamW([theirs], lr=0.05, betas=(0.9, 0.99), weight_decay=0.1)
-    for _ in range(5):
+    for update in range(1, 6):
         g = torch.randn(1, 4, 3, generator=generator, dtype=torch.float64)
-        optimiser.step([g], torch.tensor([0.05]).double(), ONE.double(), USABLE)
+        optimiser.step([g], make_step([0.05], update))
         theirs.grad = g[0].clone()
         oracle.step()
     torch.testing.assert_close(ours[0], theirs.detach(), rtol=1e-6, atol=1e-7)
@@ -101,7 +106,8 @@ def test_sgd_agrees_with_torch_and_momentum_starts_in_the_second_epoch():
     generator = Generator().manual_seed(0)
     ours = torch.randn(1, 4, generator=generator, dtype=torch.float64)
     theirs = torch.nn.Parameter(ours[0].clone())
-    optimiser = Sgd([ours], [0.2], momentum=0.9)
+    decay, momentum = torch.tensor([0.2]).double(), torch.tensor([0.9]).double()
+    optimiser = Sgd([ours], [decay], momentum=momentum)
     for epoch, momentum in ((1, 0.0), (2, 0.9)):
         optimiser.start_epoch(epoch)
         # Its own velocity starts at 0 in epoch 2, while ours holds the last plain step; so let
@@ -111,35 +117,45 @@ def test_sgd_agrees_with_torch_and_momentum_starts_in_the_second_epoch():
             oracle.state[theirs]["momentum_buffer"] = -optimiser._velocity[0][0] / 0.1
         for _ in range(3):
             g = torch.randn(1, 4, generator=generator, dtype=torch.float64)
-            optimiser.step([g], torch.tensor([0.1]).double(), ONE.double(), USABLE)
+            optimiser.step([g], make_step([0.1]))
             theirs.grad = g[0].clone()
             oracle.step()
         torch.testing.assert_close(ours[0], theirs.detach(), rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("make", [lambda p: Adam(p, [0.0]), lambda p: Sgd(p, [0.0], momentum=0.9)])
+MAKE_OPTIMISER = {
+    "adam": lambda p: Adam(p, [None]),
+    "sgd": lambda p: Sgd(p, [None], momentum=None),
+    "momentum": lambda p: Sgd(p, [None], momentum=torch.full((2,), 0.9).double()),
+}
+
+
+@pytest.mark.parametrize("make", MAKE_OPTIMISER.values(), ids=MAKE_OPTIMISER)
 def test_a_bad_member_is_left_alone_and_the_others_never_notice(make):
-    def after(first_gradient):
-        p = torch.ones(2, 3)
+    def after(third_gradient):
+        p = torch.ones(2, 3, dtype=torch.float64)
         optimiser = make([p])
         optimiser.start_epoch(2)
-        for _ in range(3):
-            g = torch.stack([torch.full((3,), first_gradient), torch.tensor([1.0, -2.0, 0.5])])
+        places = []
+        for first in (1.0, 1.0, third_gradient):
+            g = torch.tensor([[first] * 3, [1.0, -2.0, 0.5]], dtype=torch.float64)
             usable = torch.isfinite(gradient_norms([g]))
-            optimiser.step([g], torch.tensor([0.1, 0.1]), torch.ones(2), usable)
-        return p
+            optimiser.step([g], make_step([0.1, 0.1], len(places) + 1, usable))
+            places.append(p.clone())
+        return places
 
     bad, good = after(math.nan), after(1.0)
-    assert torch.equal(bad[0], torch.ones(3))
-    assert torch.equal(bad[1], good[1])
+    assert torch.equal(bad[2][0], bad[1][0])  # though it had a velocity by then
+    assert not torch.equal(good[2][0], good[1][0])
+    assert torch.equal(bad[2][1], good[2][1])
 
 
 def test_rates_fall_to_zero_and_rise_first():
-    assert PAPER.rate_at(0, 100) == pytest.approx(0.025)
-    assert PAPER.rate_at(50, 100) == pytest.approx(0.0125)
-    assert PAPER.rate_at(99, 100) == pytest.approx(0.00025)
-    modern = Recipe(learning_rate=1.0, warmup=0.1)
-    rates = [modern.rate_at(i, 100) for i in range(100)]
+    assert PAPER.share_at(0, 100) == pytest.approx(1)
+    assert PAPER.share_at(50, 100) == pytest.approx(0.5)
+    assert PAPER.share_at(99, 100) == pytest.approx(0.01)
+    modern = Recipe(warmup=0.1)
+    rates = [modern.share_at(i, 100) for i in range(100)]
     assert rates[:10] == sorted(rates[:10])
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert rates[0] == pytest.approx(0.1)
@@ -179,7 +195,9 @@ def test_patience_stops_early():
 
 def test_target_stops_at_the_first_epoch_that_reaches_it():
     rows = make_rows()
-    free = train(make_model(rows), rows, QUICK, generator=Generator().manual_seed(0))
+    free = train(
+        make_model(rows), rows, QUICK, generator=Generator().manual_seed(0), target=math.inf
+    )
     target = free.history[4]["train"]
     outcome = train(
         make_model(rows), rows, QUICK, generator=Generator().manual_seed(0), target=target

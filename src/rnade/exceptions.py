@@ -21,6 +21,10 @@ class SingularDataError(RnadeError, ValueError):
     """A covariance has no inverse: the rows lie in a plane of fewer dimensions."""
 
 
+class CheckpointError(RnadeError, ValueError):
+    """A checkpoint is damaged, or of another run. It is never overwritten."""
+
+
 class SpikeWarning(UserWarning):
     """Columns of repeated or whole-number values, on which a density can spike without bound."""
 

@@ -1,7 +1,20 @@
 """Scikit-learn estimators over models, training and preprocessing."""
 
 from rnade.estimators.binary import FVSBN, NADE
+from rnade.estimators.fvbn import FVBN
+from rnade.estimators.gaussian import Gaussian
+from rnade.estimators.mfa import MixtureOfFactorAnalyzers
+from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.persistence import load
 from rnade.estimators.rnade import RNADE
 
-__all__ = ["FVSBN", "NADE", "RNADE", "load"]
+__all__ = [
+    "FVBN",
+    "FVSBN",
+    "NADE",
+    "RNADE",
+    "Gaussian",
+    "MixtureOfFactorAnalyzers",
+    "MixtureOfGaussians",
+    "load",
+]

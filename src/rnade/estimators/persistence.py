@@ -9,6 +9,10 @@ from torch import Tensor
 
 from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.density import AbstractDensityEstimator
+from rnade.estimators.fvbn import FVBN
+from rnade.estimators.gaussian import Gaussian
+from rnade.estimators.mfa import MixtureOfFactorAnalyzers
+from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.rnade import RNADE
 from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
@@ -20,6 +24,10 @@ CLASSES: dict[str, type[AbstractDensityEstimator]] = {
     "RNADE": RNADE,
     "NADE": NADE,
     "FVSBN": FVSBN,
+    "FVBN": FVBN,
+    "Gaussian": Gaussian,
+    "MixtureOfGaussians": MixtureOfGaussians,
+    "MixtureOfFactorAnalyzers": MixtureOfFactorAnalyzers,
 }
 
 
@@ -73,7 +81,7 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> AbstractDensi
 
     Returns
     -------
-    RNADE, NADE or FVSBN
+    An estimator of the class that was saved
         It scores and samples exactly as the one that was saved.
 
     Raises

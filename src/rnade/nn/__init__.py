@@ -2,6 +2,7 @@
 
 from rnade.nn.autoregressive import AbstractAutoregressive
 from rnade.nn.base import AbstractDensity
+from rnade.nn.fvbn import FVBNModule
 from rnade.nn.fvsbn import FVSBNModule
 from rnade.nn.gaussian import GaussianModule
 from rnade.nn.mfa import MixtureOfFactorAnalyzersModule
@@ -14,6 +15,7 @@ __all__ = [
     "AbstractAutoregressive",
     "AbstractDensity",
     "AbstractGaussianMixture",
+    "FVBNModule",
     "FVSBNModule",
     "GaussianModule",
     "MixtureOfFactorAnalyzersModule",

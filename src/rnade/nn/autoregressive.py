@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,12 +12,14 @@ from torch import Generator, Tensor, nn
 from rnade.backends import dispatch, vectorised
 from rnade.backends.parameters import Activation, Parameters, check_activation
 from rnade.families import AbstractFamily, Conditional
+from rnade.nn.bank import AbstractTrainable
 from rnade.nn.base import AbstractDensity
 
+T = TypeVar("T", bound="AbstractAutoregressive")
 Order = str | Sequence[int] | np.ndarray | Tensor | None
 
 
-class AbstractAutoregressive(AbstractDensity):
+class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
     """Product of one-dimensional conditionals, each computed from the dimensions before it.
 
     Subclasses say which tensors they have (`tied_parameters`); everything else is here.
@@ -66,10 +68,6 @@ class AbstractAutoregressive(AbstractDensity):
     @abc.abstractmethod
     def tied_parameters(self) -> Parameters:
         """Tensors of the tied network, as the backends take them."""
-
-    @abc.abstractmethod
-    def decayed(self) -> list[str]:
-        """Names of the parameters that weight decay touches."""
 
     @torch.no_grad()
     def start_from(self, rows: Float[Tensor, "N D"], *, spread: str = "quantile") -> None:
@@ -155,6 +153,11 @@ class AbstractAutoregressive(AbstractDensity):
         z = vectorised.activate(rho[0, d] * a, self.activation) @ V[0, d] + b[0, d]
         return Conditional(self.family, z, None if log_floor is None else log_floor[0, d])
 
+    def signature(self) -> list[str]:
+        """What models must have in common to stand side by side in a bank."""
+        family = f"{self.family.name} {self.family.n_components}"
+        return [family, self.activation, self.backend, *super().signature()]
+
     def backend_choice(self) -> dispatch.Choice:
         """Which backend computes this module's densities, and why."""
         return dispatch.choose(self.tied_parameters(), self.family, self.activation, self.backend)
@@ -203,6 +206,11 @@ class AbstractAutoregressive(AbstractDensity):
 
     _order_is_identity: bool | None = None
     _has_floor: bool | None = None
+
+    def _like(self: T, n_models: int) -> T:
+        other = super()._like(n_models)
+        other._order_is_identity = other._has_floor = None
+        return other
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         self._order_is_identity = self._has_floor = None

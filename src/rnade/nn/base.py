@@ -4,13 +4,14 @@ import abc
 
 import torch
 from jaxtyping import Float
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from rnade.checks import positive_int
 from rnade.families.base import fresh_generator
+from rnade.nn.bank import AbstractBank
 
 
-class AbstractDensity(nn.Module, abc.ABC):
+class AbstractDensity(AbstractBank):
     """A joint density over D dimensions: exact log densities in, exact draws out.
 
     Parameters are those of M models of one shape (`n_models`), each tensor with a leading axis M.
@@ -24,11 +25,6 @@ class AbstractDensity(nn.Module, abc.ABC):
     n_models : int
         M.
     """
-
-    def __init__(self, n_dimensions: int, n_models: int = 1) -> None:
-        super().__init__()
-        self.n_dimensions = positive_int(n_dimensions, "n_dimensions")
-        self.n_models = positive_int(n_models, "n_models")
 
     def log_prob(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B"]:
         r"""Log density of each row, :math:`\log p(x) = \sum_d \log p(x_d \mid x_{<d})`.
@@ -80,16 +76,6 @@ class AbstractDensity(nn.Module, abc.ABC):
             generator = fresh_generator(self.device)
         with torch.no_grad():
             return self._without_model_axis(self._sample(n, generator, *bounds))
-
-    @property
-    def device(self) -> torch.device:
-        """Where the parameters are."""
-        return next(self.parameters()).device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Precision of the parameters."""
-        return next(self.parameters()).dtype
 
     @abc.abstractmethod
     def _log_prob(self, x: Float[Tensor, "M B D"]) -> Float[Tensor, "M B"]:

@@ -27,7 +27,7 @@ class GaussianModule(AbstractGaussianMixture):
     def __init__(self, n_dimensions: int, *, n_models: int = 1) -> None:
         super().__init__(n_dimensions, 1, n_models)
         M, D = self.n_models, self.n_dimensions
-        self.register_buffer("log_alpha", torch.zeros(M, 1), persistent=False)
+        self.register_buffer("log_alpha", torch.zeros(M, 1))
         self.mu = nn.Parameter(torch.zeros(M, 1, D))
         self.L = nn.Parameter(torch.eye(D).repeat(M, 1, 1, 1))
 

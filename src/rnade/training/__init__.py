@@ -1,17 +1,24 @@
-"""Training: recipes, updates and the gradient loop; EM for mixtures."""
+"""Training: recipes, updates, the gradient loop, banks trained as one program; EM for mixtures."""
 
+from rnade.training.bank import Bank, Member, RowSet, Trained
 from rnade.training.em import PAPER_EM, EMSettings, fit_mixture
 from rnade.training.recipe import MODERN, PAPER, Recipe, make_recipe
-from rnade.training.sgd import HistoryRow, Outcome, train
+from rnade.training.run import HistoryRow
+from rnade.training.sgd import Outcome, diverged_error, train
 
 __all__ = [
     "MODERN",
     "PAPER",
     "PAPER_EM",
+    "Bank",
     "EMSettings",
     "HistoryRow",
+    "Member",
     "Outcome",
     "Recipe",
+    "RowSet",
+    "Trained",
+    "diverged_error",
     "fit_mixture",
     "make_recipe",
     "train",

@@ -17,7 +17,8 @@ from rnade.checks import number_between, positive_int
 from rnade.nn.mixture import AbstractGaussianMixture
 from rnade.training.em_steps import DEAD_ROWS, AbstractSteps, Sums, steps_for
 from rnade.training.optimisers import per_model
-from rnade.training.sgd import HistoryRow, Outcome
+from rnade.training.run import HistoryRow
+from rnade.training.sgd import Outcome
 
 # Minibatch iterations between two looks at the held-out rows.
 ITERATIONS_PER_LOOK = 10

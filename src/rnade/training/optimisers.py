@@ -1,11 +1,13 @@
-"""Parameter updates for M models at once, each with its own rate.
+"""Parameter updates for M models at once, each with its own rate, decay and momentum.
 
-Every tensor has the leading axis M. A model whose gradient is not finite is left as it is: its
-gradient is taken as 0 and its rate as 0 for that update.
+Every tensor has the leading axis M. A model whose gradient is not usable is left as it is, bit for
+bit, and so is what its optimiser remembers. Nothing here looks at values on the device, so that an
+update can be captured in a CUDA graph: what changes from one update to the next comes in tensors.
 """
 
 import abc
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -23,6 +25,27 @@ def gradient_norms(gradients: Sequence[Tensor]) -> Float[Tensor, " M"]:
     return torch.stack(squares).sum(0).sqrt()
 
 
+class Step(NamedTuple):
+    """What an update needs besides the gradients.
+
+    Attributes
+    ----------
+    rate : Tensor of shape (M,)
+        Learning rates.
+    scale : Tensor of shape (M,)
+        Factors of the gradients, from clipping their norms.
+    usable : Tensor of shape (M,)
+        Which models are to move.
+    unbias : Tensor of shape (2,)
+        Adam's 1 - beta ** t of the mean and of the square.
+    """
+
+    rate: Float[Tensor, " M"]
+    scale: Float[Tensor, " M"]
+    usable: Bool[Tensor, " M"]
+    unbias: Float[Tensor, " 2"]
+
+
 class AbstractOptimiser(abc.ABC):
     """Moves parameters along their gradients, downhill.
 
@@ -30,102 +53,148 @@ class AbstractOptimiser(abc.ABC):
     ----------
     parameters : sequence of Tensor
         Updated in place.
-    decays : sequence of float
+    decays : sequence of Tensor of shape (M,), or None
         Weight decay of each parameter.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], decays: Sequence[float]) -> None:
+    BETA_1, BETA_2 = 0.9, 0.99
+
+    def __init__(self, parameters: Sequence[Tensor], decays: Sequence[Tensor | None]) -> None:
         self.parameters = list(parameters)
         self.decays = list(decays)
 
+    @classmethod
+    def unbias(cls, n_updates: int) -> tuple[float, float]:
+        """Give what `Step.unbias` holds after so many updates, this one included."""
+        return 1 - cls.BETA_1**n_updates, 1 - cls.BETA_2**n_updates
+
     @torch.no_grad()
-    def step(
-        self,
-        gradients: Sequence[Tensor],
-        rate: Float[Tensor, " M"],
-        scale: Float[Tensor, " M"],
-        usable: Bool[Tensor, " M"],
-    ) -> None:
-        """Make one update, with each model's gradient times `scale`, where it is `usable`."""
-        rate = torch.where(usable, rate, torch.zeros_like(rate))
+    def step(self, gradients: Sequence[Tensor], step: Step) -> None:
+        """Make one update of the models that are usable."""
         for i, (p, g, decay) in enumerate(
             zip(self.parameters, gradients, self.decays, strict=True)
         ):
-            g = torch.where(per_model(usable, g), g * per_model(scale, g), torch.zeros_like(g))
-            self._update(i, p, g, per_model(rate, g), decay)
+            rate, usable = per_model(step.rate, p), per_model(step.usable, p)
+            self._update(
+                i,
+                p,
+                g * per_model(step.scale, p),
+                rate,
+                usable,
+                None if decay is None else per_model(decay, p),
+                step.unbias,
+            )
 
     @abc.abstractmethod
     def start_epoch(self, epoch: int) -> None:
         """Say which epoch begins, counted from 1."""
 
     @abc.abstractmethod
-    def reset(self) -> None:
-        """Forget all state, as after going back to earlier weights."""
+    def state(self) -> list[Tensor]:
+        """Tensors with leading axis M that the next update depends on."""
+
+    @torch.no_grad()
+    def reset(self, members: Bool[Tensor, " M"]) -> None:
+        """Forget the state of some models, as after going back to earlier weights."""
+        for t in self.state():
+            t.masked_fill_(per_model(members, t), 0.0)
 
     @abc.abstractmethod
-    def _update(self, i: int, p: Tensor, g: Tensor, rate: Tensor, decay: float) -> None:
+    def _update(
+        self,
+        i: int,
+        p: Tensor,
+        g: Tensor,
+        rate: Tensor,
+        usable: Tensor,
+        decay: Tensor | None,
+        unbias: Tensor,
+    ) -> None:
         """Update parameter i in place."""
 
 
 class Sgd(AbstractOptimiser):
-    """Gradient descent with momentum that starts in the second epoch: v = m v - rate g."""
+    """Gradient descent with momentum that starts in the second epoch: v = m v - rate g.
+
+    Parameters
+    ----------
+    momentum : Tensor of shape (M,), or None
+        None for none in any model.
+    """
 
     def __init__(
-        self, parameters: Sequence[Tensor], decays: Sequence[float], *, momentum: float
+        self,
+        parameters: Sequence[Tensor],
+        decays: Sequence[Tensor | None],
+        *,
+        momentum: Float[Tensor, " M"] | None,
     ) -> None:
         super().__init__(parameters, decays)
         self.momentum = momentum
-        self._active = 0.0
-        self._velocity = [torch.zeros_like(p) for p in self.parameters] if momentum else []
+        self._active = None if momentum is None else torch.zeros_like(momentum)
+        self._velocity = [] if momentum is None else [torch.zeros_like(p) for p in self.parameters]
 
     def start_epoch(self, epoch: int) -> None:
         """Switch momentum on from the second epoch."""
-        self._active = 0.0 if epoch == 1 else self.momentum
+        if self._active is not None and self.momentum is not None:
+            self._active.copy_(self.momentum * (epoch > 1))
 
-    def reset(self) -> None:
-        """Forget the velocities."""
-        for v in self._velocity:
-            v.zero_()
+    def state(self) -> list[Tensor]:
+        """The velocities."""
+        return self._velocity
 
-    def _update(self, i: int, p: Tensor, g: Tensor, rate: Tensor, decay: float) -> None:
-        if decay:
+    def _update(
+        self,
+        i: int,
+        p: Tensor,
+        g: Tensor,
+        rate: Tensor,
+        usable: Tensor,
+        decay: Tensor | None,
+        unbias: Tensor,
+    ) -> None:
+        if decay is not None:
             g = g + decay * p
-        if not self._velocity:
-            p.sub_(rate * g)
+        if self._active is None:
+            p.sub_(torch.where(usable, rate * g, 0.0))
             return
         v = self._velocity[i]
-        v.mul_(self._active).sub_(rate * g)
-        p.add_(v)
+        v.copy_(torch.where(usable, per_model(self._active, v) * v - rate * g, v))
+        p.add_(torch.where(usable, v, 0.0))
 
 
 class Adam(AbstractOptimiser):
     """Adam (Kingma and Ba, 2015) with decoupled weight decay."""
 
-    BETA_1, BETA_2, EPSILON = 0.9, 0.99, 1e-8
+    EPSILON = 1e-8
 
-    def __init__(self, parameters: Sequence[Tensor], decays: Sequence[float]) -> None:
+    def __init__(self, parameters: Sequence[Tensor], decays: Sequence[Tensor | None]) -> None:
         super().__init__(parameters, decays)
         self._mean = [torch.zeros_like(p) for p in self.parameters]
         self._square = [torch.zeros_like(p) for p in self.parameters]
-        self._updates = 0
 
     def start_epoch(self, epoch: int) -> None:
         """Nothing changes between epochs."""
 
-    def reset(self) -> None:
-        """Forget the moments."""
-        self._updates = 0
-        for t in (*self._mean, *self._square):
-            t.zero_()
+    def state(self) -> list[Tensor]:
+        """The moments."""
+        return [*self._mean, *self._square]
 
-    def _update(self, i: int, p: Tensor, g: Tensor, rate: Tensor, decay: float) -> None:
-        self._updates += i == 0
+    def _update(
+        self,
+        i: int,
+        p: Tensor,
+        g: Tensor,
+        rate: Tensor,
+        usable: Tensor,
+        decay: Tensor | None,
+        unbias: Tensor,
+    ) -> None:
         mean, square = self._mean[i], self._square[i]
-        mean.lerp_(g, 1 - self.BETA_1)
-        square.mul_(self.BETA_2).addcmul_(g, g, value=1 - self.BETA_2)
-        unbias_mean = 1 - self.BETA_1**self._updates
-        unbias_square = 1 - self.BETA_2**self._updates
-        if decay:
-            p.mul_(1 - rate * decay)
-        denominator = (square / unbias_square).sqrt_().add_(self.EPSILON)
-        p.sub_(rate / unbias_mean * mean / denominator)
+        mean.copy_(torch.where(usable, mean.lerp(g, 1 - self.BETA_1), mean))
+        moved = self.BETA_2 * square + (1 - self.BETA_2) * g * g
+        square.copy_(torch.where(usable, moved, square))
+        change = rate * (mean / unbias[0]) / ((square / unbias[1]).sqrt_().add_(self.EPSILON))
+        if decay is not None:
+            change = change + rate * decay * p
+        p.sub_(torch.where(usable, change, 0.0))

@@ -85,14 +85,14 @@ class Recipe:
             return self.batches_per_epoch
         return max(20, math.ceil(n_rows / self.batch_size))
 
-    def rate_at(self, update: int, n_updates: int) -> float:
-        """Learning rate of update 0, 1, ... of `n_updates`."""
+    def share_at(self, update: int, n_updates: int) -> float:
+        """Share of the largest learning rate in update 0, 1, ... of `n_updates`."""
         progress = update / n_updates
         fall = (
             1 - progress if self.schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
         )
         rise = min(1.0, (update + 1) / (self.warmup * n_updates)) if self.warmup else 1.0
-        return self.learning_rate * fall * rise
+        return fall * rise
 
 
 PAPER = Recipe(

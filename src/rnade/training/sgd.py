@@ -1,12 +1,7 @@
-"""The gradient loop, for one model or a bank of M.
+"""Gradient training of one module: the loop around a run, with Ctrl-C and checkpoints."""
 
-Every number kept here (scores, counts, best weights) has the leading axis M, so that a bank is
-the same loop. Nothing is read back from the device inside an epoch.
-"""
-
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +11,16 @@ from torch import Generator, Tensor
 
 from rnade.backends.threads import one_torch_thread
 from rnade.exceptions import TrainingDivergedError
-from rnade.nn import AbstractAutoregressive
-from rnade.training.optimisers import AbstractOptimiser, Adam, Sgd, gradient_norms, per_model
+from rnade.nn.bank import AbstractTrainable
+from rnade.training.checkpoint import Checkpoint
+from rnade.training.interrupt import interruptible
+from rnade.training.minibatches import ShuffledRows
 from rnade.training.recipe import Recipe
+from rnade.training.run import MAX_RETURNS, Diverged, HistoryRow, Run
+from rnade.training.scoring import ScoredRows, mean_log_likelihoods
 
-HistoryRow = dict[str, Any]
-
-# Training rows on which the training log-likelihood is measured at the end of each epoch.
+# Training rows on which the starting weights are scored.
 N_MONITORED = 2000
-# Updates skipped in a row after which training goes back to its best weights.
-MAX_SKIPPED_IN_A_ROW = 10
-# Times it goes back, each time to a quarter of the rate, before it gives up.
-MAX_RETURNS = 3
 
 
 @dataclass(frozen=True)
@@ -38,22 +31,27 @@ class Outcome:
     ----------
     history : list of dict
         One row an epoch: epoch, rate, train, validation, seconds, skipped. Epoch 0 is the start.
+        "train" is the mean log-likelihood of the epoch's minibatches, as they were trained on (or
+        of all training rows, where there is a target).
     best_epoch : int
         Epoch of the weights that were kept.
     best_score : float
         Their validation log-likelihood (training, where there are no validation rows).
     train_at_best : float
-        Training log-likelihood at that epoch.
+        Their log-likelihood on all training rows.
+    interrupted : bool
+        Whether Ctrl-C ended it.
     """
 
     history: list[HistoryRow]
     best_epoch: Any
     best_score: Any
     train_at_best: Any
+    interrupted: bool = False
 
 
 def train(
-    module: AbstractAutoregressive,
+    module: AbstractTrainable,
     rows: Float[Tensor, "N D"],
     recipe: Recipe,
     *,
@@ -64,18 +62,21 @@ def train(
     noise_width: Float[Tensor, " D"] | None = None,
     target: float | None = None,
     on_epoch: Callable[[HistoryRow], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Outcome:
     """Fit `module` to `rows` in place and keep the weights that score best.
 
+    Ctrl-C ends training with the best weights so far; pressed again, it ends at once.
+
     Parameters
     ----------
-    module : AbstractAutoregressive
+    module : AbstractTrainable
         One model, or a bank whose members all see the same minibatches.
     rows : Tensor of shape (N, D)
         Training rows, with the module's dtype and device.
     recipe : Recipe
     generator : torch.Generator
-        On the module's device; orders the rows into minibatches.
+        Orders the rows into minibatches. One on the CPU gives the same order on every device.
     validation : Tensor of shape (Nv, D), optional
         Held-out rows: the weights of the epoch that scores best on them are kept. Without them
         the last weights are.
@@ -87,238 +88,111 @@ def train(
         Stop at the first epoch whose training log-likelihood is at least this.
     on_epoch : callable, optional
         Called with each row of the history.
+    checkpoint : path, optional
+        A file to go on from if it exists, and to write every 30 seconds.
 
     Raises
     ------
     TrainingDivergedError
-        If gradients stay non-finite at smaller and smaller rates. The module is then left with
-        its best weights so far.
+        If gradients of the only model stay non-finite at smaller and smaller rates. The module is
+        then left with its best weights so far. In a bank such a model is left alone.
+    CheckpointError
     """
-    run = _Run(module, rows, recipe, generator, weights, noise_width)
-    history: list[HistoryRow] = []
-    began = time.perf_counter()
+    M = module.n_models
+    source = ShuffledRows(rows, generator, weights=weights, noise_width=noise_width)
+    everything = ScoredRows.stack([rows], [weights])
+    sample = slice(None) if target is not None else slice(N_MONITORED)
+    run = Run(
+        module,
+        [source],
+        [0] * M,
+        [recipe] * M,
+        n_rows=len(rows),
+        training=ScoredRows.stack([rows[sample]], [None if weights is None else weights[sample]]),
+        validation=(
+            None if validation is None else ScoredRows.stack([validation], [validation_weights])
+        ),
+        targets=None if target is None else torch.full((M,), target, dtype=torch.float64),
+    )
 
-    def record(epoch: int, rate: float) -> HistoryRow:
-        with run.evaluated_weights():
-            train_score = run.score(run.monitored, run.monitored_weights)
-            score = train_score
-            if validation is not None:
-                score = run.score(validation, validation_weights)
-        # Without validation rows every epoch counts as better than the one before.
-        run.keep_where_better(score, train_score, epoch, always=validation is None)
-        row = {
-            "epoch": epoch,
-            "rate": rate,
-            "train": _plain(train_score),
-            "validation": None if validation is None else _plain(score),
-            "seconds": round(time.perf_counter() - began, 3),
-            "skipped": int(run.skipped.sum()),
-        }
-        history.append(row)
+    def report() -> None:
         if on_epoch is not None:
-            on_epoch(row)
-        return row
+            on_epoch(_last_row(run))
 
+    try:
+        done = advance(run, checkpoint=checkpoint, on_epoch=report)
+    finally:
+        run.finish()
+    if M == 1 and run.diverged:
+        raise diverged_error(run.diverged[0])
     with one_torch_thread():
-        record(0, 0.0)
-        try:
-            for epoch in range(1, recipe.epochs + 1):
-                rate = run.one_epoch(epoch)
-                row = record(epoch, rate)
-                if target is not None and row["train"] >= target:
-                    break
-                if run.all_out_of_patience(epoch):
-                    break
-                run.go_back_if_stuck(epoch, rate)
-        finally:
-            run.load_best()
+        train_at_best = mean_log_likelihoods(module, everything, run.source_of)
     return Outcome(
-        history, _plain(run.best_epochs), _plain(run.best_scores), _plain(run.train_at_best)
+        run.history(0) if M == 1 else _rows_of_lists(run),
+        _plain(run.best_epoch),
+        _plain(run.best_score),
+        _plain(train_at_best),
+        not done,
     )
 
 
-class _Run:
-    """State of one training run."""
-
-    def __init__(
-        self,
-        module: AbstractAutoregressive,
-        rows: Tensor,
-        recipe: Recipe,
-        generator: Generator,
-        weights: Tensor | None,
-        noise_width: Tensor | None,
-    ) -> None:
-        self.module, self.rows, self.recipe, self.generator = module, rows, recipe, generator
-        self.noise_width = noise_width
-        M, N = module.n_models, rows.shape[0]
-        ones = torch.ones(N, dtype=rows.dtype, device=rows.device)
-        self.weights = ones if weights is None else weights / weights.mean()
-        self.ones = torch.ones(M, dtype=rows.dtype, device=rows.device)
-        self.batch_size = min(recipe.batch_size, N)
-        self.updates_per_epoch = recipe.updates_per_epoch(N)
-        self.batches = self._shuffled_batches()
-        named = dict(module.named_parameters())
-        self.parameters = list(named.values())
-        decays = [recipe.weight_decay if n in module.decayed() else 0.0 for n in named]
-        self.optimiser = _make_optimiser(recipe, self.parameters, decays)
-        self.average = [p.detach().clone() for p in self.parameters] if recipe.averaging else []
-        self.best = [p.detach().clone() for p in self.parameters]
-        self.best_scores = torch.full((M,), -torch.inf, dtype=torch.float64, device=rows.device)
-        self.train_at_best = self.best_scores.clone()
-        self.best_epochs = torch.zeros(M, dtype=torch.int64, device=rows.device)
-        self.active = torch.ones(M, dtype=torch.bool, device=rows.device)
-        self.update = 0
-        self.rate_factor = 1.0
-        self.returns = 0
-        self.skipped = torch.zeros(M, dtype=torch.int64, device=rows.device)
-        self.in_a_row = torch.zeros_like(self.skipped)
-        picked = self._permutation()[:N_MONITORED].sort().values
-        self.monitored, self.monitored_weights = rows[picked], self.weights[picked]
-
-    def one_epoch(self, epoch: int) -> float:
-        """Make an epoch's updates and return the last rate."""
-        self.optimiser.start_epoch(epoch)
-        rate = 0.0
-        n_updates = self.updates_per_epoch * self.recipe.epochs
-        for _ in range(self.updates_per_epoch):
-            rate = self.rate_factor * self.recipe.rate_at(self.update, n_updates)
-            self._one_update(rate)
-            self.update += 1
-        return rate
-
-    def _one_update(self, rate: float) -> None:
-        index = next(self.batches)
-        x = self.rows[index]
-        if self.noise_width is not None:
-            noise = torch.rand(x.shape, dtype=x.dtype, device=x.device, generator=self.generator)
-            x = x + (noise - 0.5) * self.noise_width
-        M, B = self.module.n_models, len(index)
-        # With the sign in the weights the fused backends hand over their gradients as they are.
-        w = (-self.weights[index] / B).expand(M, B)
-        loss = self.module.weighted_log_likelihood(
-            x.expand(M, *x.shape), w, scale_mean_gradient=self.recipe.scale_mean_gradient
-        )
-        gradients = torch.autograd.grad(loss, self.parameters, self.ones)
-        self._apply(gradients, loss.detach(), rate)
-
-    @torch.no_grad()
-    def _apply(self, gradients: Sequence[Tensor], loss: Tensor, rate: float) -> None:
-        """Move the weights of the models whose loss and gradient are finite."""
-        norms = gradient_norms(gradients)
-        finite = torch.isfinite(norms) & torch.isfinite(loss)
-        usable = finite & self.active
-        scale = torch.ones_like(norms)
-        if self.recipe.clip_norm is not None:
-            scale = (self.recipe.clip_norm / norms).clamp_max(1.0)
-        self.optimiser.step(gradients, torch.full_like(norms, rate), scale, usable)
-        failed = ~finite & self.active
-        self.skipped += failed
-        self.in_a_row = torch.where(failed, self.in_a_row + 1, torch.zeros_like(self.in_a_row))
-        if self.average:
-            # A short memory at first, so that the start is soon forgotten.
-            decay = min(self.recipe.averaging, (1 + self.update) / (10 + self.update))
-            for mean, p in zip(self.average, self.parameters, strict=True):
-                mean.lerp_(p, 1 - decay)
-
-    @contextmanager
-    def evaluated_weights(self) -> Iterator[None]:
-        """Within it, the module has the weights that are scored and kept."""
-        if not self.average:
-            yield
-            return
-        trained = [p.data for p in self.parameters]
-        _point(self.parameters, self.average)
-        try:
-            yield
-        finally:
-            _point(self.parameters, trained)
-
-    @torch.no_grad()
-    def score(self, x: Tensor, weights: Tensor | None) -> Float[Tensor, " M"]:
-        """Weighted mean log-likelihood of each model."""
-        scores = self.module.log_prob(x).double().view(self.module.n_models, -1)
-        if weights is None:
-            return scores.mean(1)
-        return (scores * weights.double()).sum(1) / weights.double().sum()
-
-    @torch.no_grad()
-    def keep_where_better(
-        self,
-        scores: Float[Tensor, " M"],
-        train_scores: Float[Tensor, " M"],
-        epoch: int,
-        *,
-        always: bool = False,
-    ) -> None:
-        """Copy the evaluated weights of the models whose score is the best so far."""
-        better = self.active & torch.isfinite(scores) & ((scores > self.best_scores) | always)
-        self.best_scores = torch.where(better, scores, self.best_scores)
-        self.train_at_best = torch.where(better, train_scores, self.train_at_best)
-        self.best_epochs[better] = epoch
-        source = self.average or self.parameters
-        for kept, p in zip(self.best, source, strict=True):
-            kept.copy_(torch.where(per_model(better, p), p, kept))
-
-    @torch.no_grad()
-    def load_best(self) -> None:
-        """Give the module its best weights."""
-        for p, kept in zip(self.parameters, self.best, strict=True):
-            p.copy_(kept)
-
-    def all_out_of_patience(self, epoch: int) -> bool:
-        """Freeze the models that have not got better for long; say whether all are frozen."""
-        if self.recipe.patience is not None:
-            self.active &= epoch - self.best_epochs < self.recipe.patience
-        return not bool(self.active.any())
-
-    def go_back_if_stuck(self, epoch: int, rate: float) -> None:
-        """Return to the best weights at a quarter of the rate if updates keep being skipped."""
-        limit = min(MAX_SKIPPED_IN_A_ROW, self.updates_per_epoch)
-        if int(self.in_a_row.max()) < limit:
-            return
-        if self.returns == MAX_RETURNS:
-            raise TrainingDivergedError(
-                f"Training diverged in epoch {epoch} at learning rate {rate:.3g}: the gradient was"
-                f" not finite in {int(self.in_a_row.max())} updates in a row, even after going"
-                f" back to the best weights {MAX_RETURNS} times at lower rates. The likely cause"
-                " is a learning rate that is too large, or data with extreme values: lower"
-                " learning_rate, or look for outliers in the columns."
-            )
-        self.returns += 1
-        self.rate_factor /= 4
-        self.in_a_row.zero_()
-        self.load_best()
-        self.optimiser.reset()
-        if self.average:
-            self.average = [p.detach().clone() for p in self.parameters]
-
-    def _permutation(self) -> Tensor:
-        return torch.randperm(
-            self.rows.shape[0], device=self.rows.device, generator=self.generator
-        )
-
-    def _shuffled_batches(self) -> Iterator[Tensor]:
-        """Endless minibatches: all rows in random order, again and again."""
-        index = self._permutation()
-        while True:
-            while len(index) < self.batch_size:
-                index = torch.cat([index, self._permutation()])
-            yield index[: self.batch_size]
-            index = index[self.batch_size :]
+def advance(
+    run: Run,
+    until: int | None = None,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: float = 30.0,
+    on_epoch: Callable[[], None] | None = None,
+) -> bool:
+    """Move a run to its end, or to epoch `until`; False if Ctrl-C ended it before."""
+    with one_torch_thread(), interruptible() as cancelled:
+        saved = None if checkpoint is None else Checkpoint(checkpoint, run, every=every)
+        if not run.marks:
+            run.start()
+            if on_epoch is not None:
+                on_epoch()
+        while not run.finished and (until is None or run.epoch < until):
+            if not run.one_epoch(cancelled):
+                return False
+            if on_epoch is not None:
+                on_epoch()
+            if saved is not None:
+                saved.write_if_due()
+        if saved is not None:
+            saved.write_if_due(last=True)
+    return True
 
 
-def _make_optimiser(
-    recipe: Recipe, parameters: Sequence[Tensor], decays: Sequence[float]
-) -> AbstractOptimiser:
-    if recipe.optimiser == "adam":
-        return Adam(parameters, decays)
-    return Sgd(parameters, decays, momentum=recipe.momentum)
+def diverged_error(where: Diverged) -> TrainingDivergedError:
+    """Say where a model diverged and what to do."""
+    return TrainingDivergedError(
+        f"Training diverged in epoch {where.epoch} at learning rate {where.rate:.3g}: the gradient"
+        f" was not finite in {where.skipped} updates in a row, even after going back to the best"
+        f" weights {MAX_RETURNS} times at lower rates. The likely cause is a learning rate that is"
+        " too large, or data with extreme values: lower learning_rate, or look for outliers in"
+        " the columns."
+    )
 
 
-def _point(parameters: Sequence[Tensor], data: Sequence[Tensor]) -> None:
-    for p, values in zip(parameters, data, strict=True):
-        p.data = values
+def _last_row(run: Run) -> HistoryRow:
+    return run.history(0)[-1] if run.module.n_models == 1 else _rows_of_lists(run)[-1]
+
+
+def _rows_of_lists(run: Run) -> list[HistoryRow]:
+    """Rows of a bank's history; a member that has left has NaN."""
+    return [
+        {
+            "epoch": epoch,
+            "rate": [mark["share"] * recipe.learning_rate for recipe in run.recipes],
+            "train": run.curves["train"][epoch].tolist(),
+            "validation": (
+                None if run.validation is None else run.curves["validation"][epoch].tolist()
+            ),
+            "seconds": round(mark["seconds"], 3),
+            "skipped": run.curves["skipped"][epoch].tolist(),
+        }
+        for epoch, mark in enumerate(run.marks)
+    ]
 
 
 def _plain(values: Tensor) -> Any:

@@ -5,12 +5,14 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from rnade.checks import unknown_name
-from rnade.training.em_steps import GaussianTarget
+from rnade.training.em_steps import GaussianTarget, not_below_floor
 
 STARTS = ["k-means++", "random"]
 # Rows that clusters are made of, and rounds of k-means after the first centres.
 N_CLUSTERED = 20_000
 N_ROUNDS = 10
+# Duplicated rows and collinear columns give clusters without volume: no start is narrower.
+SMALLEST_VARIANCE = 1e-6
 
 
 @torch.no_grad()
@@ -22,6 +24,7 @@ def starting_components(
     *,
     n_models: int = 1,
     weights: Float[Tensor, " N"] | None = None,
+    floor: Float[Tensor, " D"] | None = None,
 ) -> GaussianTarget:
     """Give each of M models K components to start from.
 
@@ -40,6 +43,8 @@ def starting_components(
     n_models : int
         M: each gets a start of its own.
     weights : Tensor of shape (N,), optional
+    floor : Tensor of shape (D,), optional
+        Smallest variance of a component along each column, if above 1e-6.
 
     Returns
     -------
@@ -49,7 +54,11 @@ def starting_components(
     if method not in STARTS:
         raise unknown_name(method, STARTS, "init")
     starts = [_start(rows, n_components, method, generator, weights) for _ in range(n_models)]
-    return GaussianTarget(*[torch.stack(parts) for parts in zip(*starts, strict=True)])
+    alpha, mu, covariance = (torch.stack(parts) for parts in zip(*starts, strict=True))
+    least = torch.full_like(mu[0, 0], SMALLEST_VARIANCE)
+    if floor is not None:
+        least = torch.maximum(least, floor.to(least))
+    return GaussianTarget(alpha, mu, not_below_floor(covariance, least))
 
 
 def _start(

@@ -1,0 +1,113 @@
+"""M models of one shape as one torch module: stacked, picked, trained together."""
+
+import abc
+import copy
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from rnade.checks import positive_int
+
+# typing.Self cannot be checked method by method, which is how the tests check types.
+T = TypeVar("T", bound="AbstractBank")
+
+
+class AbstractBank(nn.Module, abc.ABC):
+    """M models of one shape over D dimensions; each parameter and buffer has a leading axis M.
+
+    Parameters
+    ----------
+    n_dimensions : int
+        D.
+    n_models : int
+        M; one model is a bank of one.
+    """
+
+    def __init__(self, n_dimensions: int, n_models: int = 1) -> None:
+        super().__init__()
+        self.n_dimensions = positive_int(n_dimensions, "n_dimensions")
+        self.n_models = positive_int(n_models, "n_models")
+
+    def __getitem__(self: T, members: int | Sequence[int]) -> T:
+        """One model of a bank, or a bank of some of its models, as copies."""
+        wanted = [members] if isinstance(members, int) else list(members)
+        if not wanted or not all(-self.n_models <= m < self.n_models for m in wanted):
+            raise IndexError(f"Expected members of a bank of {self.n_models}; got {members}.")
+        picked = self._like(len(wanted))
+        for name, t in self._tensors():
+            picked._put(name, t.detach()[wanted])
+        return picked
+
+    @staticmethod
+    def stack(modules: Sequence[T]) -> T:
+        """Put models of one shape side by side in a bank, as copies."""
+        first = modules[0]
+        for other in modules:
+            if other.signature() != first.signature():
+                raise ValueError(
+                    "Expected models of one kind and shape;"
+                    f" got {first.signature()} and {other.signature()}."
+                )
+        bank = first._like(sum(module.n_models for module in modules))
+        for name, _ in first._tensors():
+            bank._put(name, torch.cat([dict(m._tensors())[name].detach() for m in modules]))
+        return bank
+
+    def signature(self) -> list[str]:
+        """What models must have in common to stand side by side in a bank."""
+        shapes = [f"{name} {t.dtype} {tuple(t.shape[1:])}" for name, t in self._tensors()]
+        return [type(self).__name__, str(self.device), *shapes]
+
+    def _tensors(self) -> list[tuple[str, Tensor]]:
+        """Parameters and buffers, all with a leading model axis."""
+        return [*self.named_parameters(), *self.named_buffers()]
+
+    def _like(self: T, n_models: int) -> T:
+        """Make a shallow copy that is to get tensors of its own."""
+        other = copy.copy(self)
+        other._parameters, other._buffers = dict(self._parameters), dict(self._buffers)
+        other.n_models = n_models
+        return other
+
+    def _put(self, name: str, values: Tensor) -> None:
+        """Give a module from `_like` a tensor."""
+        old = getattr(self, name)
+        if isinstance(old, nn.Parameter):
+            self._parameters[name] = nn.Parameter(values, requires_grad=old.requires_grad)
+        else:
+            self._buffers[name] = values
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the parameters."""
+        return next(self.parameters()).dtype
+
+
+class AbstractTrainable(AbstractBank):
+    """A bank whose parameters the gradient loop can train."""
+
+    @abc.abstractmethod
+    def decayed(self) -> list[str]:
+        """Names of the parameters that weight decay touches."""
+
+    @abc.abstractmethod
+    def log_prob(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B"]:
+        """Score of each row, of shape (B,), or (M, B) for a bank: what validation looks at."""
+
+    @abc.abstractmethod
+    def weighted_log_likelihood(
+        self,
+        x: Float[Tensor, "*rows B D"],
+        weights: Float[Tensor, "M B"],
+        *,
+        scale_mean_gradient: bool = False,
+    ) -> Float[Tensor, " M"]:
+        """Sum of `weights` times `log_prob` for each model: what training differentiates."""

@@ -1,0 +1,403 @@
+"""Banks: members end as they would alone, whoever trains beside them; kills and odd members."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from torch import Generator
+
+from rnade.exceptions import CheckpointError
+from rnade.families import GaussianMixture
+from rnade.nn import NADEModule, RNADEModule
+from rnade.training import PAPER, Bank, Member, Recipe, RowSet, train
+from rnade.training.interrupt import interruptible
+from tests.test_training import make_rows
+
+QUICK = Recipe(epochs=6, batches_per_epoch=8, batch_size=20, patience=None)
+
+
+def make_member(rows, seed=0, n_hidden=6, n_components=2, recipe=QUICK, **options):
+    module = RNADEModule(
+        2,
+        n_hidden,
+        GaussianMixture(n_components),
+        generator=Generator().manual_seed(seed),
+        **options,
+    )
+    module.start_from(rows.x)
+    return Member(module, recipe, rows)
+
+
+def make_sets(n=2):
+    """Sets of different lengths, with validation rows of different lengths too."""
+    return [
+        RowSet(make_rows(100 + 7 * i, seed=i), seed=i, validation=make_rows(40 + i, seed=50 + i))
+        for i in range(n)
+    ]
+
+
+def weights_of(module):
+    return [p.detach() for p in module.parameters()]
+
+
+def finished(members, **options):
+    bank = Bank(members, **options)
+    assert bank.advance()
+    return bank.results()
+
+
+def assert_same(one, other):
+    for p, q in zip(weights_of(one.module), weights_of(other.module), strict=True):
+        assert torch.equal(p, q)
+    assert one.best_score == other.best_score
+    assert one.best_epoch == other.best_epoch
+
+
+RECIPES = {
+    "adam": QUICK,
+    "averaged": QUICK.with_changes(averaging=0.9, weight_decay=0.1),
+    "paper": PAPER.with_changes(epochs=6, batch_size=20),
+    "momentum": PAPER.with_changes(epochs=6, batch_size=20, momentum=0.9),
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_members_end_as_they_would_alone(recipe):
+    """Own rates, decays, seeds, orders, rows, shapes and stopping."""
+    sets = make_sets()
+    members = [
+        make_member(sets[i % 2], seed=i, recipe=recipe.with_changes(**own), **shape)
+        for i, (own, shape) in enumerate(
+            [
+                ({"learning_rate": 0.002}, {}),
+                ({"learning_rate": 0.02, "weight_decay": 0.2}, {"order": "random"}),
+                ({"learning_rate": 0.005}, {"n_components": 3}),
+                ({"learning_rate": 0.01, "momentum": 0.5}, {"n_components": 3}),
+                ({"patience": 1, "learning_rate": 0.05}, {}),
+                ({}, {"n_hidden": 4}),
+            ]
+        )
+    ]
+    for member, result in zip(members, finished(members), strict=True):
+        rows = member.rows
+        alone = member.module[0]
+        outcome = train(
+            alone,
+            rows.x,
+            member.recipe,
+            generator=Generator().manual_seed(rows.seed),
+            validation=rows.validation,
+        )
+        for p, q in zip(weights_of(alone), weights_of(result.module), strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+        assert result.best_epoch == outcome.best_epoch
+        assert result.best_score == pytest.approx(outcome.best_score, abs=1e-5)
+        assert result.train_at_best == pytest.approx(outcome.train_at_best, abs=1e-5)
+        assert len(result.history) == len(outcome.history)
+
+
+def test_a_memory_budget_splits_a_bank_and_changes_nothing():
+    sets = make_sets()
+    members = [make_member(sets[i % 2], seed=i) for i in range(5)]
+    size = sum(p.numel() * p.element_size() for p in members[0].module.parameters())
+    whole, split = Bank(members), Bank(members, memory=15 * size)
+    assert len(whole._parts) == 1
+    assert sorted(len(part.at) for part in split._parts) == [1, 2, 2]
+    for bank in (whole, split):
+        bank.advance()
+    for one, other in zip(whole.results(), split.results(), strict=True):
+        torch.testing.assert_close(weights_of(one.module), weights_of(other.module))
+
+
+@pytest.mark.parametrize("kind", ["rate", "nan weights", "nan rows"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_mad_member_changes_no_other_by_a_bit(kind, name):
+    """The sane ones of a bank with a mad member, against those of a bank with a sane one."""
+
+    def run(mad):
+        sets = make_sets(3)
+        recipe = RECIPES[name].with_changes(epochs=12)
+        members = [make_member(sets[0], seed=i, recipe=recipe) for i in range(5)]
+        if mad and kind == "rate":
+            members[2] = make_member(
+                sets[0], seed=2, recipe=recipe.with_changes(learning_rate=1e3)
+            )
+        elif mad and kind == "nan weights":
+            with torch.no_grad():
+                members[2].module.W.fill_(math.nan)
+        elif mad:
+            sets[1].x.fill_(math.nan)
+            members[2] = Member(members[2].module, recipe, sets[1])
+        else:
+            members[2] = Member(members[2].module, recipe, sets[1 if "rows" in kind else 0])
+        return finished(members)
+
+    mad, sane = run(mad=True), run(mad=False)
+    for i in (0, 1, 3, 4):
+        assert_same(mad[i], sane[i])
+    if "nan" in kind:
+        assert mad[2].diverged is not None
+        assert sane[2].diverged is None
+    if kind != "nan weights":
+        assert all(torch.isfinite(p).all() for p in weights_of(mad[2].module))
+
+
+def test_a_packed_bank_goes_on_as_before():
+    """Members that stop early leave; the others are not disturbed."""
+    x = make_rows(100)
+    rows = RowSet(x, seed=0, validation=x)
+    hopeless = QUICK.with_changes(patience=2, epochs=12, learning_rate=1e-30)
+    lively = QUICK.with_changes(patience=2, epochs=12, learning_rate=0.003)
+    members = [make_member(rows, seed=i, recipe=hopeless) for i in range(6)]
+    members += [make_member(rows, seed=i, recipe=lively) for i in range(6, 9)]
+    bank = Bank(members)
+    bank.advance()
+    run = bank._parts[0].run
+    assert run.ids.tolist() == [6, 7, 8]
+    assert run.live.n_models == 3
+    results = bank.results()
+    assert [len(r.history) - 1 for r in results[:6]] == [2] * 6
+    assert all(len(r.history) - 1 > 2 for r in results[6:])
+    together = finished([make_member(rows, seed=i, recipe=lively) for i in range(6, 9)])
+    for one, other in zip(results[6:], together, strict=True):
+        assert_same(one, other)
+
+
+def test_stopping_members_by_hand():
+    rows = make_sets(1)[0]
+    bank = Bank([make_member(rows, seed=i) for i in range(4)])
+    bank.advance(share=0.5)
+    bank.stop([0, 3])
+    bank.advance()
+    assert [len(r.history) - 1 for r in bank.results()] == [3, 6, 6, 3]
+
+
+def test_targets_stop_each_member_on_its_own():
+    rows = RowSet(make_rows(200), seed=0)
+    recipe = QUICK.with_changes(epochs=20, learning_rate=0.01)
+    free = finished([make_member(rows, recipe=recipe)])[0]
+    with torch.no_grad():
+        start = make_member(rows).module.log_prob(rows.x).mean().item()
+    halfway = (start + free.train_at_best) / 2
+    members = [
+        Member(make_member(rows).module, recipe, rows, target=target)
+        for target in (-math.inf, halfway, math.inf)
+    ]
+    lengths = [len(r.history) - 1 for r in finished(members)]
+    assert lengths[0] == 1
+    assert 1 < lengths[1] < 20
+    assert lengths[2] == 20
+
+
+def test_a_bank_that_runs_out_of_memory_is_halved(monkeypatch):
+    rows = make_sets(1)[0]
+    members = [make_member(rows, seed=i) for i in range(4)]
+    expected = finished(members)
+    compute = RNADEModule.weighted_log_likelihood
+
+    def with_little_memory(self, x, *args, **options):
+        if self.n_models > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return compute(self, x, *args, **options)
+
+    monkeypatch.setattr(RNADEModule, "weighted_log_likelihood", with_little_memory)
+    bank = Bank(members)
+    assert bank.advance()
+    assert [len(part.at) for part in bank._parts] == [2, 2]
+    for one, other in zip(bank.results(), expected, strict=True):
+        torch.testing.assert_close(weights_of(one.module), weights_of(other.module))
+
+
+def test_scoring_that_runs_out_of_memory_takes_fewer_rows(monkeypatch):
+    rows = make_sets(1)[0]
+    members = [make_member(rows)]
+    expected = finished(members)
+    compute, seen = RNADEModule.log_prob, []
+
+    def with_little_memory(self, x):
+        seen.append(x.shape[1])
+        if x.shape[1] > 10:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return compute(self, x)
+
+    monkeypatch.setattr(RNADEModule, "log_prob", with_little_memory)
+    result = finished(members)[0]
+    assert max(seen) > 10
+    assert result.best_score == pytest.approx(expected[0].best_score, abs=1e-6)
+
+
+def test_modules_are_stacked_and_picked():
+    generator = Generator().manual_seed(0)
+    alone = [RNADEModule(3, 4, order="random", generator=generator) for _ in range(3)]
+    bank = RNADEModule.stack(alone)
+    x = torch.randn(5, 3, generator=generator)
+    with torch.no_grad():
+        for i, module in enumerate(alone):
+            torch.testing.assert_close(bank.log_prob(x)[i], module.log_prob(x))
+            assert torch.equal(bank[i].log_prob(x), module.log_prob(x))
+        assert bank[[2, 0]].n_models == 2
+        bank[0].W.zero_()  # a copy
+    assert bank.W[0].any()
+    assert len(list(bank[0].parameters())) == 5
+    with pytest.raises(IndexError, match="Expected members of a bank of 3; got 3"):
+        bank[3]
+    with pytest.raises(ValueError, match="Expected models of one kind and shape"):
+        RNADEModule.stack([alone[0], NADEModule(3, 4)])
+
+
+# ------------------------------------------------------------------------ survival
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(tmp_path, name):
+    def members():
+        sets = make_sets()
+        recipe = RECIPES[name].with_changes(epochs=10, patience=4)
+        return [
+            make_member(sets[i % 2], seed=i, recipe=recipe, n_components=2 + i // 4)
+            for i in range(6)
+        ]
+
+    whole = finished(members())
+    Bank(members(), checkpoint=tmp_path / "c", checkpoint_every=0.0).advance(share=0.4)
+    bank = Bank(members(), checkpoint=tmp_path / "c", checkpoint_every=0.0)
+    seen = []
+    assert bank.advance(on_epoch=lambda bank: seen.append(bank._parts[0].run.epoch))
+    assert seen[0] == 5  # not from the start
+    for one, other in zip(bank.results(), whole, strict=True):
+        assert_same(one, other)
+        for ours, theirs in zip(one.history, other.history, strict=True):
+            assert ours | {"seconds": 0} == theirs | {"seconds": 0}
+
+
+def test_a_finished_checkpoint_ends_at_once(tmp_path):
+    members = [make_member(make_sets(1)[0])]
+    finished(members, checkpoint=tmp_path)
+    before = os.listdir(tmp_path)
+    seen = []
+    bank = Bank(members, checkpoint=tmp_path)
+    bank.advance(on_epoch=seen.append)
+    assert seen == []
+    assert bank.results()[0].best_epoch > 0
+    assert os.listdir(tmp_path) == before == ["bank-000.safetensors"]
+
+
+def _other_rows(rows):
+    return RowSet(rows.x + 1e-6, rows.seed, validation=rows.validation)
+
+
+FOREIGN = {
+    "rows": lambda m: Member(m.module, m.recipe, _other_rows(m.rows)),
+    "rate": lambda m: Member(m.module, m.recipe.with_changes(learning_rate=0.1), m.rows),
+    "epochs": lambda m: Member(m.module, m.recipe.with_changes(epochs=99), m.rows),
+    "weights": lambda m: make_member(m.rows, seed=9),
+    "order": lambda m: make_member(m.rows, order=[1, 0]),
+    "activation": lambda m: make_member(m.rows, activation="sigmoid"),
+    "seed": lambda m: Member(
+        m.module, m.recipe, RowSet(m.rows.x, 99, validation=m.rows.validation)
+    ),
+}
+
+
+@pytest.mark.parametrize("change", FOREIGN.values(), ids=FOREIGN)
+def test_a_checkpoint_of_another_run_is_refused_and_kept(tmp_path, change):
+    member = make_member(make_sets(1)[0])
+    finished([member], checkpoint=tmp_path)
+    path = tmp_path / "bank-000.safetensors"
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match="is of another run.*Delete it to start afresh"):
+        finished([change(member)], checkpoint=tmp_path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (lambda good: good[:-100], "cut short|damaged"),
+        (lambda good: good[:20], "cut short"),
+        (lambda good: b"", "empty"),
+        (lambda good: good[:-9] + b"123456789", "checksum"),
+        (lambda good: b"PK\x03\x04" + good, "torch.save"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path, content, message):
+    member = make_member(make_sets(1)[0])
+    finished([member], checkpoint=tmp_path)
+    path = tmp_path / "bank-000.safetensors"
+    bad = content(path.read_bytes())
+    path.write_bytes(bad)
+    with pytest.raises(CheckpointError, match=f"({message}).*Delete it to start afresh"):
+        finished([member], checkpoint=tmp_path)
+    assert path.read_bytes() == bad
+
+
+KILLED = """
+import sys, torch
+sys.path.insert(0, sys.argv[2])
+from tests.test_bank import QUICK, Bank, make_member, make_sets
+rows = make_sets()
+recipe = QUICK.with_changes(epochs=40, batches_per_epoch=4)
+members = [make_member(rows[i % 2], seed=i, recipe=recipe) for i in range(3)]
+bank = Bank(members, checkpoint=sys.argv[1], checkpoint_every=0.0)
+print("ready", flush=True)
+bank.advance()
+total = sum(p.double().sum().item() for r in bank.results() for p in r.module.parameters())
+print(total.hex(), [r.best_score for r in bank.results()], flush=True)
+"""
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_numbers(tmp_path):
+    """A few kills; `benchmarks/kills.py` makes a hundred."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+    def start(folder):
+        return subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(folder), root], stdout=subprocess.PIPE, text=True
+        )
+
+    undisturbed = start(tmp_path / "whole").communicate()[0].split("\n")[1]
+    delays = iter([0.0, 0.03, 0.1, 0.2])
+    while True:
+        process = start(tmp_path / "killed")
+        assert process.stdout.readline() == "ready\n"
+        delay = next(delays, None)
+        if delay is None:
+            break
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+    assert process.communicate()[0].strip() == undisturbed
+
+
+def test_ctrl_c_keeps_the_best_weights_so_far():
+    rows = make_sets(1)[0]
+    recipe = QUICK.with_changes(epochs=50)
+    bank = Bank([make_member(rows, recipe=recipe)])
+
+    def press(bank):
+        if bank._parts[0].run.epoch == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert not bank.advance(on_epoch=press)
+    assert bank.interrupted
+    result = bank.results()[0]
+    assert len(result.history) == 4
+    with torch.no_grad():
+        score = result.module.log_prob(rows.validation).mean().item()
+    assert score == pytest.approx(result.best_score, abs=1e-5)
+
+
+def test_ctrl_c_twice_ends_at_once_and_signals_are_given_back():
+    before = signal.getsignal(signal.SIGINT)
+    with interruptible() as pressed:
+        assert not pressed()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert pressed()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
