@@ -18,6 +18,7 @@ from rnade.nn import AbstractGaussianMixture
 from rnade.preprocessing import Resolution, Standardiser
 from rnade.progress import training_bar
 from rnade.training import EMSettings, Outcome, fit_mixture
+from rnade.training.em import threads_for
 from rnade.training.starts import STARTS, starting_components
 
 # The paper's ranges: even numbers of components up to this, even numbers of factors up to D.
@@ -152,15 +153,16 @@ class AbstractMixtureEstimator(AbstractConditionalsEstimator):
         generator = Generator(x.device).manual_seed(seed)
         bank = self._make_module(x.shape[1], sizes, self.n_init).to(x.device, x.dtype)
         floor = self._floor().to(x.device)
-        start = starting_components(
-            x,
-            sizes["n_components"],
-            self.init,
-            generator,
-            n_models=self.n_init,
-            weights=training.weights,
-            floor=floor,
-        )
+        with threads_for(bank, len(x)):
+            start = starting_components(
+                x,
+                sizes["n_components"],
+                self.init,
+                generator,
+                n_models=self.n_init,
+                weights=training.weights,
+                floor=floor,
+            )
         bank.set_components(*start)
         description = ", ".join(f"{name}={value}" for name, value in sizes.items())
         with training_bar(description, settings.max_iter, shown=self.verbose > 0) as on_epoch:

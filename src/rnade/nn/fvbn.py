@@ -166,7 +166,6 @@ class FVBNModule(AbstractDensity):
         M, K = self.n_models, self.family.n_components
         hidden = list(n_hidden) if isinstance(n_hidden, Sequence) else [n_hidden] * M
         components = [K] * M if n_components is None else list(n_components)
-        self.n_components = components
         self.register_buffer("order", make_order(order, M, self.n_dimensions, generator))
         self.networks = ConditionalNetworks(
             self.order,
@@ -192,11 +191,21 @@ class FVBNModule(AbstractDensity):
         D = self.n_dimensions
         return self._of([m * D + d for d, m in enumerate(models)], [0])
 
+    def _like(self, n_models: int) -> "FVBNModule":
+        other = super()._like(n_models)
+        other._modules = {"networks": self.networks._like(n_models * self.n_dimensions)}
+        return other
+
+    def _put(self, name: str, values: Tensor) -> None:
+        if name.startswith("networks."):
+            self.networks._put(name.removeprefix("networks."), values)
+        else:
+            super()._put(name, values)
+
     def _of(self, networks: Sequence[int], orders: Sequence[int]) -> "FVBNModule":
-        other = self._like(len(orders))
+        other = super()._like(len(orders))
         other._modules = {"networks": self.networks[networks]}
         other._buffers["order"] = self.order[list(orders)]
-        other.n_components = [self.n_components[m] for m in orders]
         return other
 
     @torch.no_grad()
@@ -204,7 +213,8 @@ class FVBNModule(AbstractDensity):
         """Set the output biases so that the untrained model resembles each column of `rows`."""
         networks, K = self.networks, self.family.n_components
         b = networks.b.view(self.n_models, self.n_dimensions, -1)
-        for m, k in enumerate(self.n_components):
+        used = networks.offset[:: self.n_dimensions, 0, :K] > -torch.inf
+        for m, k in enumerate(used.sum(1).tolist()):
             family = type(self.family)(k)  # type: ignore[call-arg]
             start = family.starting_biases(rows.to(self.device, self.dtype), spread=spread)
             for part in range(self.family.n_outputs // K):

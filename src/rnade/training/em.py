@@ -6,6 +6,7 @@ A bank of M mixtures (restarts) shares every pass over the rows.
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from rnade.backends.threads import one_torch_thread
 from rnade.checks import number_between, positive_int
 from rnade.nn.mixture import AbstractGaussianMixture
 from rnade.training.em_steps import DEAD_ROWS, AbstractSteps, Sums, steps_for
@@ -20,6 +22,8 @@ from rnade.training.optimisers import per_model
 from rnade.training.run import HistoryRow
 from rnade.training.sgd import Outcome
 
+# Products of numbers in an iteration below which one thread is best: see `one_torch_thread`.
+FEW_PRODUCTS = 2**28
 # Minibatch iterations between two looks at the held-out rows.
 ITERATIONS_PER_LOOK = 10
 # Rows of which the most unlikely takes in a dead component.
@@ -108,6 +112,25 @@ def fit_mixture(
         minibatch iteration is that of its own rows, before they are used.
     """
     run = _Run(module, rows, settings, steps_for(module, floor), generator, weights)
+    with threads_for(module, len(rows)):
+        return _looped(run, validation, validation_weights, target, on_epoch)
+
+
+def threads_for(module: AbstractGaussianMixture, n_rows: int) -> AbstractContextManager[None]:
+    """Keep small problems to one thread, which is faster and leaves the others alone."""
+    D = module.n_dimensions
+    few = n_rows * module.n_models * module.n_components * D * D < FEW_PRODUCTS
+    return one_torch_thread() if few else nullcontext()
+
+
+def _looped(
+    run: "_Run",
+    validation: Tensor | None,
+    validation_weights: Tensor | None,
+    target: float | None,
+    on_epoch: Callable[[HistoryRow], None] | None,
+) -> Outcome:
+    module, settings = run.module, run.settings
     began = time.perf_counter()
     history: list[HistoryRow] = []
 
