@@ -128,7 +128,9 @@ def test_one_component_agrees_with_factor_analysis(q, seed):
     settings = EMSettings(max_iter=3000, tol=1e-9, patience=None)
     _, outcome = fitted(MixtureOfFactorAnalyzersModule(6, 1, q), x, settings, seed)
     other = FactorAnalysis(q, svd_method="lapack", tol=1e-4, max_iter=5000).fit(x.numpy())
-    assert outcome.best_score == pytest.approx(other.score(x.numpy()), abs=1e-4)
+    # Theirs stops a little earlier.
+    assert outcome.best_score == pytest.approx(other.score(x.numpy()), abs=1e-3)
+    assert outcome.best_score > other.score(x.numpy()) - 1e-6
 
 
 @pytest.mark.parametrize("D", [1, 4, 20])

@@ -72,8 +72,9 @@ def make_X(n=300, seed=0):
         NADE(n_hidden=4, epochs=2),
         FVSBN(epochs=2),
         FVBN(n_hidden=[2, 4], n_components=2, epochs=2),
-        Gaussian(),
-        Gaussian(shrinkage=0.1, sigma_floor=0.1, retrain=False),
+        # A check fits 24 rows of 30 columns, whose covariance has no inverse without these.
+        Gaussian(shrinkage=0.1),
+        Gaussian(sigma_floor=0.1, retrain=False),
         MixtureOfGaussians(2, max_iter=5),
         MixtureOfGaussians("search", n_init=2, batch_size=10, max_iter=5, init="random"),
         MixtureOfFactorAnalyzers(2, max_iter=5),

@@ -141,7 +141,6 @@ class Gaussian(AbstractConditionalsEstimator):
 
     def _check_not_singular(self, covariance: Tensor, n_rows: int) -> None:
         """Raise an error that names the columns that are linear functions of those before."""
-        remedy = "Leave out such columns, or set shrinkage or sigma_floor above 0."
         D = len(covariance)
         if n_rows <= D and not (self.shrinkage or self.sigma_floor):
             raise SingularDataError(
@@ -149,6 +148,10 @@ class Gaussian(AbstractConditionalsEstimator):
                 f" covariance of {D} columns: at least {D + 1} are needed. Give more rows, use"
                 " fewer columns, or set shrinkage or sigma_floor above 0."
             )
+        L, failed = torch.linalg.cholesky_ex(covariance)
+        share = L.diagonal().square() / covariance.diagonal()  # not explained by those before
+        if not failed and bool((share > SMALLEST_SHARE).all()):
+            return
         labels, dependent = column_labels(self), []
         kept: list[int] = []
         for d in range(D):
@@ -160,8 +163,9 @@ class Gaussian(AbstractConditionalsEstimator):
                 kept.append(d)
             else:
                 dependent.append(labels[d])
-        if dependent:
-            raise SingularDataError(
-                f"The covariance has no inverse: {some(dependent)} can be computed exactly from"
-                f" the columns before. {remedy}"
-            )
+        # Rounding may hide which column it is.
+        named = some(dependent) if dependent else "a column"
+        raise SingularDataError(
+            f"The covariance has no inverse: {named} can be computed exactly from the columns"
+            " before. Leave out such columns, or set shrinkage or sigma_floor above 0."
+        )

@@ -138,7 +138,7 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
 
     @abc.abstractmethod
     def current(self) -> T:
-        """The module's parameters, in float64."""
+        """Copies of the module's parameters, in float64."""
 
     @abc.abstractmethod
     def maximised(self, sums: S) -> T:
@@ -212,11 +212,9 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
         return sums_of
 
     def current(self) -> GaussianTarget:
-        """The module's parameters, in float64."""
-        L = self.module.L.double()
-        return GaussianTarget(
-            self.module.log_alpha.double().exp(), self.module.mu.double(), L @ L.mT
-        )
+        """Copies of the module's parameters, in float64."""
+        m, L = self.module, self.module.L.detach().double()
+        return GaussianTarget(_copy(m.log_alpha).exp(), _copy(m.mu), L @ L.mT)
 
     def maximised(self, sums: GaussianSums) -> GaussianTarget:
         """Weighted means and covariances, the latter not below the floor in any direction."""
@@ -275,13 +273,10 @@ class FactorSteps(AbstractSteps[FactorSums, FactorTarget]):
         return sums_of
 
     def current(self) -> FactorTarget:
-        """The module's parameters, in float64."""
+        """Copies of the module's parameters, in float64."""
         m = self.module
         return FactorTarget(
-            m.log_alpha.double().exp(),
-            m.mu.double(),
-            m.Lambda.double(),
-            m.log_psi.double().exp(),
+            _copy(m.log_alpha).exp(), _copy(m.mu), _copy(m.Lambda), _copy(m.log_psi).exp()
         )
 
     def maximised(self, sums: FactorSums) -> FactorTarget:
@@ -323,6 +318,10 @@ class FactorSteps(AbstractSteps[FactorSums, FactorTarget]):
         m.mu.copy_(target.mu)
         m.Lambda.copy_(target.Lambda)
         m.log_psi.copy_(target.psi.log())
+
+
+def _copy(t: Tensor) -> Tensor:
+    return t.detach().to(torch.float64, copy=True)
 
 
 def steps_for(
