@@ -1,16 +1,16 @@
 """Time the GPU kernels on one device: checks first, then a table against the figures to reach.
 
-    python benchmarks/bench_gpu_kernels.py            checks and the table, about 90 s on an H200
-    python benchmarks/bench_gpu_kernels.py --sweep    also other tilings, compiled in parallel
-    python benchmarks/bench_gpu_kernels.py --profile  also each kernel's time in a training step
+    python -m benchmarks.bench_gpu_kernels            checks and the table, about 90 s on an H200
+    python -m benchmarks.bench_gpu_kernels --sweep    also other tilings, compiled in parallel
+    python -m benchmarks.bench_gpu_kernels --profile  also each kernel's time in a training step
+    python -m benchmarks.bench_gpu_kernels --name h200    also store results/h200.json
 
-Needs a CUDA device and Triton. Times are medians with 20 and 80 percent quantiles; training steps
-are CUDA graphs of gradient and momentum update, replayed.
+Needs a CUDA device, Triton, and this folder's parent and src on the path. Training steps are CUDA
+graphs of gradient and momentum update, replayed.
 """
 
 import argparse
 import contextlib
-import json
 import multiprocessing
 import sys
 import time
@@ -24,10 +24,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from benchmarks.measure import Timing, copy_rate, product
+from benchmarks.providers import Shape, make_parameters
+from benchmarks.record import RESULTS, Row, line, store, timed_row
 from rnade.backends import _gpu_tiling as tiling
 from rnade.backends import gpu, vectorised
 from rnade.backends.parameters import Parameters
 from rnade.families import make_family
+from rnade.records import run_facts
 
 MOST_MS = {
     "log density bf16": 35.0,
@@ -37,41 +41,35 @@ MOST_MS = {
     "step D=63 H=512": 0.045,
     "step D=231 H=1024": 0.2,
 }
-SHAPES = {"step D=63 H=512": (63, 512, 20, 25), "step D=231 H=1024": (231, 1024, 20, 25)}
+SHAPES = {"step D=63 H=512": Shape(63, 512, 20), "step D=231 H=1024": Shape(231, 1024, 20)}
+SCORED, N = Shape(63, 512, 10), 1_000_000
+B = 25
 
 
-def make(M: int, D: int, H: int, K: int, family: str = "gaussian", seed: int = 0) -> Parameters:
-    """Parameters of the size that training gives: outputs of order 1, scales near 0.4."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator)
-
-    P = make_family(family, K).n_outputs
-    b = 0.3 * draw(M, D, P)
-    b[..., 2 * K :] -= 1
-    W, c, rho = 0.05 * draw(M, D, H), 0.05 * draw(M, H), 1 + 0.1 * draw(M, D)
-    return Parameters(*(t.cuda() for t in (W, c, rho, draw(M, D, H, P) / H**0.5, b)))
+def make(shape: Shape, models: int = 1, family: str = "gaussian") -> Parameters:
+    """Parameters without gradients."""
+    with torch.no_grad():
+        made = make_parameters(shape, "cuda", models=models, family=family)
+        return Parameters(*(t.detach() for t in made[:5]))
 
 
 def double(parameters: Parameters) -> Parameters:
     return Parameters(*(None if t is None else t.double() for t in parameters))  # type: ignore[arg-type]
 
 
-def quantiles(run: Callable[[], Any], repeats: int) -> tuple[float, float, float]:
-    """Median and 20 and 80 percent quantiles in ms."""
+def timed(run: Callable[[], Any], repeats: int, each: int = 1) -> Timing:
+    """Seconds by the device's own clock, of one of the `each` pieces of work that a run does."""
     run()
     torch.cuda.synchronize()
-    times = []
+    seconds = []
     for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         run()
         end.record()
         torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    times.sort()
-    return times[len(times) // 2], times[len(times) // 5], times[len(times) * 4 // 5]
+        seconds.append(start.elapsed_time(end) / 1e3 / each)
+    return Timing.of(seconds)
 
 
 def check() -> None:
@@ -84,13 +82,13 @@ def check() -> None:
         ("laplace", "sigmoid", "exact"),
         ("bernoulli", "identity", "exact"),
     ]:
-        M, B, D, H, K = 2, 37, 13, 70, 5
+        M, rows, D, K = 2, 37, 13, 5
         f = make_family(family, K)
-        p = make(M, D, H, K, family)
-        x = torch.randn(M, B, D, device="cuda")
+        p = make(Shape(D, 70, K), M, family)
+        x = torch.randn(M, rows, D, device="cuda")
         x = (x > 0).float() if family == "bernoulli" else x
         order = torch.stack([torch.randperm(D) for _ in range(M)]).cuda()
-        upstream = torch.randn(M, B, D, device="cuda")
+        upstream = torch.randn(M, rows, D, device="cuda")
 
         def gradients(function: Any, x: Any, p: Any, upstream: Any, **more: Any) -> list[Any]:
             leaves = [t.detach().requires_grad_() for t in (x, *p[:5])]
@@ -112,13 +110,11 @@ def check() -> None:
         print(f"  {family} {activation} {precision}", *(f"{e:.1e}" for e in errors), verdict)
 
 
-def training_step(
-    D: int, H: int, K: int, B: int, precision: str = "exact"
-) -> torch.cuda.CUDAGraph:
+def training_step(shape: Shape, precision: str = "exact") -> torch.cuda.CUDAGraph:
     """A CUDA graph of gradient and momentum update on one minibatch."""
-    leaves = [t.requires_grad_() for t in make(1, D, H, K)[:5]]
-    family = make_family("gaussian", K)
-    x = torch.randn(1, B, D, device="cuda")
+    leaves = [t.requires_grad_() for t in make(shape)[:5]]
+    family = make_family("gaussian", shape.K)
+    x = torch.randn(1, B, shape.D, device="cuda")
     weights = torch.full((1, B), -1 / B, device="cuda")
     velocities = [torch.zeros_like(t) for t in leaves]
     one = torch.ones(1, device="cuda")
@@ -145,21 +141,18 @@ def training_step(
     return graph
 
 
-def step_time(
-    D: int, H: int, K: int, B: int, precision: str = "exact"
-) -> tuple[float, float, float]:
-    graph = training_step(D, H, K, B, precision)
+def step_time(shape: Shape, precision: str = "exact") -> Timing:
+    graph = training_step(shape, precision)
 
     def hundred() -> None:
         for _ in range(100):
             graph.replay()
 
-    median, low, high = quantiles(hundred, 11)
-    return median / 100, low / 100, high / 100
+    return timed(hundred, 11, each=100)
 
 
-def profile_step(D: int, H: int, K: int, B: int) -> None:
-    graph = training_step(D, H, K, B)
+def profile_step(shape: Shape) -> None:
+    graph = training_step(shape)
     graph.replay()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         for _ in range(10):
@@ -169,47 +162,51 @@ def profile_step(D: int, H: int, K: int, B: int) -> None:
         print(f"  {event.device_time_total / 10:8.2f} us  {event.count // 10} x {event.key[:70]}")
 
 
-N, D, H, K = 1_000_000, 63, 512, 10
-
-
 def scoring(precision: str) -> tuple[Callable[[], torch.Tensor], torch.Tensor, Parameters]:
-    p, x = make(1, D, H, K), torch.randn(1, N, D, device="cuda")
-    family = make_family("gaussian", K)
+    p, x = make(SCORED), torch.randn(1, N, SCORED.D, device="cuda")
+    family = make_family("gaussian", SCORED.K)
     return lambda: gpu.log_prob(x, p, family, "relu", precision=precision), x, p
 
 
 def sampling(precision: str) -> Callable[[], torch.Tensor]:
-    p, family = make(1, D, H, K), make_family("gaussian", K)
+    p, family = make(SCORED), make_family("gaussian", SCORED.K)
     generator = torch.Generator("cuda").manual_seed(0)
     return lambda: gpu.sample(N, p, family, "relu", generator=generator, precision=precision)
 
 
 @torch.no_grad()
-def table() -> list[dict[str, Any]]:
-    records = []
+def table(limits: dict[str, float]) -> list[Row]:
+    rows: list[Row] = []
 
-    def record(name: str, times: tuple[float, float, float], **more: Any) -> None:
-        most = MOST_MS.get(name, float("nan"))
-        note = " ".join(f"{k} {v:.2e}" for k, v in more.items())
-        spread = f"[{times[1]:.4f}, {times[2]:.4f}]"
-        print(f"{name:22s} {times[0]:9.4f} ms {spread}  most {most:g}  {note}")
-        records.append({"name": name, "ms": times, "most_ms": most, **more})
+    def add(
+        work: str, precision: str, shape: Shape, n: int, products: int, timing: Timing, **more: Any
+    ) -> None:
+        name = f"{work} {precision}" if n == N else f"step D={shape.D} H={shape.H}"
+        if name in MOST_MS and (n == N or precision == "exact"):
+            more["most_ms"] = MOST_MS[name]
+        rate = shape.operations(n, products) / timing.fastest
+        moved = shape.traffic(n, 2 if products == 3 else 1) / timing.fastest
+        more["share_of_product_rate"] = rate / limits["product_flops"]
+        more["share_of_copy_rate"] = moved / limits["copy_bytes_per_second"]
+        rows.append(timed_row(work, f"gpu {precision}", shape, n, timing, **more))
+        print(f"{work} D={shape.D}", line(rows[-1]), f"  most {more.get('most_ms', '-')} ms", more)
 
     for precision in ("bf16", "tf32", "exact"):
         run, x, p = scoring(precision)
-        family = make_family("gaussian", K)
+        family = make_family("gaussian", SCORED.K)
         right = vectorised.log_conditionals(x[:, :1000].double(), double(p), family, "relu").sum(
             -1
         )
         error = (run()[:, :1000] - right).abs().max().item()
-        record(f"log density {precision}", quantiles(run, 5), error_nats=error)
+        add("log density", precision, SCORED, N, 1, timed(run, 5), error_nats=error)
     for precision in ("exact", "tf32", "bf16"):
-        record(f"sampling {precision}", quantiles(sampling(precision), 5))
+        add("sampling", precision, SCORED, N, 1, timed(sampling(precision), 5))
     with torch.enable_grad():
-        for name, shape in SHAPES.items():
-            record(name, step_time(*shape))
-            record(name + " tf32", step_time(*shape, "tf32"))
-    return records
+        for shape in SHAPES.values():
+            for precision in ("exact", "tf32"):
+                timing = step_time(shape, precision)
+                add("training step with update", precision, shape, B, 3, timing)
+    return rows
 
 
 # A sweep: each entry names the work and what it replaces in `tiling`.
@@ -249,12 +246,12 @@ def measure(trial: Trial) -> float:
     name, changes = trial
     with replaced(changes):
         if name in SHAPES:
-            return step_time(*SHAPES[name])[0]
+            return 1e3 * step_time(SHAPES[name]).median
         work, precision = name.rsplit(" ", 1)
         run: Callable[[], Any] = (
             sampling(precision) if work == "sampling" else scoring(precision)[0]
         )
-        return quantiles(run, 3)[0]
+        return 1e3 * timed(run, 3).median
 
 
 def compile_only(trial: Trial) -> None:
@@ -281,17 +278,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--json", type=Path, help="write the table here")
+    parser.add_argument("--name", help="store the record under this name")
     options = parser.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     check()
-    records = table()
-    if options.json:
-        options.json.write_text(json.dumps(records, indent=1))
+    multiply, operations = product("cuda")
+    limits = {
+        "product_flops": operations / timed(multiply, 21).fastest,
+        "copy_bytes_per_second": copy_rate("cuda"),
+    }
+    rows = table(limits)
+    if options.name:
+        facts = run_facts(f"python -m benchmarks.bench_gpu_kernels --name {options.name}")
+        store(
+            RESULTS / f"{options.name}.json", {"kernels": facts | {"limits": limits, "rows": rows}}
+        )
     if options.profile:
         for name, shape in SHAPES.items():
             print(name)
-            profile_step(*shape)
+            profile_step(shape)
     if options.sweep:
         sweep()
 

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from rnade.backends import dispatch, reference, vectorised
 from rnade.backends.parameters import Parameters
 from rnade.backends.reference import ReferenceParameters
-from rnade.families import GaussianMixture
+from rnade.families import GaussianMixture, make_family
 
 FLOW_LAYERS, FLOW_HIDDEN = 5, (512, 512)
 
@@ -30,6 +30,11 @@ class Shape:
         """Operations of `products` matrix products for each row and dimension (3 in a step)."""
         return 2.0 * products * rows * self.D * self.H * 3 * self.K
 
+    def traffic(self, rows: int, passes: int) -> float:
+        """Bytes that must move at least: rows, and parameters once (2 with their gradients)."""
+        parameters = self.H + self.D * (self.H + 1 + (self.H + 1) * 3 * self.K)
+        return 4.0 * (rows * self.D + passes * parameters)
+
 
 @dataclass(frozen=True)
 class Provider:
@@ -39,7 +44,8 @@ class Provider:
     ----------
     density : function of rows (B, D)
     step : function of rows (B, D)
-        Value and gradient of all parameters.
+        Value and gradient of all parameters, as torch.autograd.grad hands it over. The caller
+        lets go of it before the next step, as training does, so that all may use memory again.
     sample : function of n
     """
 
@@ -48,16 +54,21 @@ class Provider:
     sample: Callable[[int], object] | None = None
 
 
-def make_parameters(shape: Shape, device: str) -> Parameters:
-    """Random parameters of the size they have in training."""
-    generator = Generator().manual_seed(0)
-    D, H, K = shape.D, shape.H, shape.K
+def make_parameters(
+    shape: Shape, device: str, *, models: int = 1, family: str = "gaussian", seed: int = 0
+) -> Parameters:
+    """Random parameters as training makes them: outputs of order 1, scales near 0.4."""
+    generator = Generator().manual_seed(seed)
+    M, D, H, K = models, shape.D, shape.H, shape.K
 
     def draw(*size: int) -> Tensor:
         return torch.randn(*size, generator=generator)
 
-    V, b = 0.1 * draw(1, D, H, 3 * K) / math.sqrt(H), 0.5 * draw(1, D, 3 * K)
-    tensors = (draw(1, D, H) / math.sqrt(D), draw(1, H), torch.ones(1, D), V, b)
+    P = make_family(family, K).n_outputs
+    b = 0.3 * draw(M, D, P)
+    b[..., 2 * K :] -= 1
+    W, c, rho = 0.05 * draw(M, D, H), 0.05 * draw(M, H), 1 + 0.1 * draw(M, D)
+    tensors = (W, c, rho, draw(M, D, H, P) / math.sqrt(H), b)
     return Parameters(*[t.to(device).requires_grad_() for t in tensors])
 
 
@@ -197,3 +208,36 @@ def scikit_learn(shape: Shape, kind: str) -> Provider:
 def has(package: str) -> bool:
     """Whether a peer is installed (`pip install '.[peers]'`)."""
     return importlib.util.find_spec(package) is not None
+
+
+FUSED = {"cpu": "cpu", "cuda": "gpu"}
+
+
+def our_backends(device: str) -> list[str]:
+    """Names of our own backends on a device, the fused one first."""
+    more = ["gpu-tf32", "gpu-bf16"] if device == "cuda" else []
+    return [FUSED[device], "vectorised", *more]
+
+
+def peers(device: str) -> list[str]:
+    """Names of the other libraries' models that are installed."""
+    found = ["zuko MAF", "zuko NSF"] if has("zuko") else []
+    found += ["nflows MAF"] if has("nflows") else []
+    scikit = ["scikit-learn GaussianMixture", "scikit-learn KernelDensity"]
+    return found + (scikit if device == "cpu" else [])
+
+
+def make(name: str, shape: Shape, device: str) -> Provider:
+    """The provider of that name."""
+    library, _, kind = name.partition(" ")
+    if library == "zuko":
+        return zuko_flow(shape, device, kind)
+    if library == "nflows":
+        return nflows_flow(shape, device)
+    if library == "scikit-learn":
+        return scikit_learn(shape, kind)
+    if name == "torch.compile":
+        return compiled(shape, device)
+    if name == "reference":
+        return paper_reference(shape)
+    return ours(shape, device, name)

@@ -18,6 +18,7 @@ from rnade.backends import (
     _cpu_gradient,
     _cpu_kernels,
     _cpu_lanes,
+    _cpu_memory,
     _cpu_threads,
     cpu,
     reference,
@@ -29,14 +30,14 @@ from rnade.families import make_family
 FAMILIES = ["gaussian", "laplace", "bernoulli"]
 ACTIVATIONS = ["relu", "sigmoid", "identity"]
 # M, B, D, H, K: all ones; primes; three blocks of rows; more dimensions than a checkpoint, with
-# a bank and without; rows enough for padded copies of V; units in a multiple of 16.
+# a bank and without; outputs enough for padded copies of V; units in a multiple of 16.
 SIZES = [
     (1, 1, 1, 1, 1),
     (3, 5, 7, 13, 2),
     (1, 530, 5, 17, 2),
     (1, 2, 37, 3, 1),
     (3, 3, 19, 5, 3),
-    (1, 53, 4, 16, 7),
+    (1, 67, 4, 16, 7),
 ]
 NAMES = ["x", "W", "c", "rho", "V", "b"]
 
@@ -584,7 +585,7 @@ def test_kernels_stay_within_their_room(size, monkeypatch):
         given.append(room[n:])
         return room[:n]
 
-    monkeypatch.setattr(_cpu_threads, "workspace", guarded)
+    monkeypatch.setattr(_cpu_memory, "workspace", guarded)
     for name, activation in [("gaussian", "relu"), ("bernoulli", "sigmoid")]:
         family = make_family(name, size[-1])
         x, parameters, _ = problem(family, size)
@@ -666,3 +667,80 @@ def test_exp_and_log_to_the_last_place(dtype):
     np.testing.assert_array_equal(exp(odd)[:5], [np.nan, np.inf, 0, 0, np.inf])
     np.testing.assert_array_equal(log(np.full(16, np.nan)), np.full(16, np.nan))
     np.testing.assert_array_equal(log(np.full(16, np.inf)), np.full(16, np.inf))
+
+
+LARGE = (1, 64, 32, 32)  # numbers enough to be worth keeping
+
+
+def test_memory_is_given_out_again_once_nobody_holds_it():
+    assert torch.Size(LARGE).numel() >= _cpu_memory.WORTH_KEEPING
+    first = _cpu_memory.room(LARGE, torch.float32)
+    place, view = first.data_ptr(), first[0, 3:]
+    del first
+    other = _cpu_memory.room(LARGE, torch.float32)
+    assert other.data_ptr() != place  # a view still holds it
+    del view
+    assert _cpu_memory.room(LARGE, torch.float32).data_ptr() == place
+
+
+def test_memory_of_another_size_or_precision_is_not_mistaken():
+    _cpu_memory.room(LARGE, torch.float32)  # and back at once
+    for shape, dtype in [((2, *LARGE[1:]), torch.float32), (LARGE, torch.float64)]:
+        room = _cpu_memory.room(shape, dtype)
+        assert room.shape == shape
+        assert room.dtype == dtype
+
+
+def test_memory_that_lies_ready_is_bounded():
+    for n in range(3 * _cpu_memory.MOST_KEPT):
+        _cpu_memory.room((_cpu_memory.WORTH_KEEPING + n,), torch.float32)
+    assert len(_cpu_memory._ready) <= _cpu_memory.MOST_KEPT + 1
+
+
+def test_gradients_that_are_held_do_not_change_with_the_next_step():
+    family, size = make_family("gaussian", 10), (1, 20, 16, 160, 10)
+    x, parameters, _ = problem(family, size)
+    leaves = [t.detach().requires_grad_() for t in parameters[:5]]
+    given = Parameters(*leaves, parameters.log_floor)
+    assert leaves[3].numel() >= _cpu_memory.WORTH_KEEPING
+
+    def step(weight):
+        weights = torch.full(x.shape[:2], weight, dtype=x.dtype)
+        value = cpu.weighted_log_likelihood(x, weights, given, family, "relu")
+        return torch.autograd.grad(value.sum(), leaves)
+
+    held = step(1.0)
+    copies = [t.clone() for t in held]
+    step(3.0)  # let go of at once
+    again = step(2.0)
+    for t, copy, twice in zip(held, copies, again, strict=True):
+        assert torch.equal(t, copy)
+        torch.testing.assert_close(twice, 2 * copy, rtol=1e-5, atol=1e-5 * copy.abs().max())
+
+
+def test_threads_never_share_memory_that_they_hold():
+    def work(number):
+        for _ in range(50):
+            room = _cpu_memory.room(LARGE, torch.float32).fill_(number)
+            if not bool((room == number).all()):
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+
+
+@pytest.mark.parametrize("K", [1, 5, 7], ids=lambda K: f"K={K}")
+def test_padded_copies_of_V_change_nothing(K, monkeypatch):
+    family = make_family("gaussian", K)
+    x, parameters, _ = problem(family, (2, 40, 5, 9, K))
+    right = vectorised.log_conditionals(x, parameters, family, "relu")
+
+    def draws():
+        generator = torch.Generator().manual_seed(0)
+        return cpu.sample(30, parameters, family, "relu", generator=generator)
+
+    plain = draws()
+    monkeypatch.setattr(cpu, "PADDED_ROWS", 1)
+    torch.testing.assert_close(cpu.log_conditionals(x, parameters, family, "relu"), right)
+    torch.testing.assert_close(draws(), plain)

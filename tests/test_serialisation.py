@@ -31,7 +31,8 @@ from rnade.serialisation import read_model, write_model
 QUICK = {"epochs": 2, "random_state": 0, "device": "cpu"}
 X = np.random.default_rng(0).normal(size=(60, 3)) * [1, 10, 100] + 3
 MODELS = {
-    "rnade": RNADE(n_hidden=4, **QUICK),
+    "rnade-auto": RNADE(n_hidden=4, **QUICK),
+    "rnade": RNADE(n_hidden=4, search=None, **QUICK),
     "rnade-laplace-random": RNADE(n_hidden=4, family="laplace", order="random", **QUICK),
     "rnade-permuted": RNADE(n_hidden=4, order=np.array([2, 0, 1]), **QUICK),
     "rnade-float64": RNADE(n_hidden=4, dtype="float64", **QUICK),
@@ -48,7 +49,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def fitted():
-    return RNADE(n_hidden=4, **QUICK).fit(X)
+    return RNADE(n_hidden=4, search=None, **QUICK).fit(X)
 
 
 @pytest.fixture

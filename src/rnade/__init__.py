@@ -1,7 +1,8 @@
 """Exact densities for real-valued data by neural autoregressive models.
 
-``RNADE``, ``NADE`` and the baselines beside them are scikit-learn estimators; ``rnade.nn`` holds
-the torch modules behind them; ``load`` reads a saved model. Everything loads on first use.
+``RNADE``, ``NADE`` and the baselines beside them are scikit-learn estimators and ``RNADESearchCV``
+searches over settings; ``rnade.nn`` holds the torch modules behind them; ``load`` reads a saved
+model. Everything loads on first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         Gaussian,
         MixtureOfFactorAnalyzers,
         MixtureOfGaussians,
+        RNADESearchCV,
         load,
     )
 
@@ -28,6 +30,7 @@ __all__ = [
     "Gaussian",
     "MixtureOfFactorAnalyzers",
     "MixtureOfGaussians",
+    "RNADESearchCV",
     "__version__",
     "load",
 ]

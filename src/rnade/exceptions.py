@@ -9,6 +9,10 @@ class TableError(RnadeError, ValueError):
     """A table could not be read, or holds what a model cannot take."""
 
 
+class DataError(RnadeError, ValueError):
+    """A file of a data set is missing, damaged, or cannot be downloaded."""
+
+
 class ModelFileError(RnadeError, ValueError):
     """A model file is damaged, foreign, or of a newer format."""
 

@@ -29,7 +29,6 @@ from rnade.backends._cpu_kernels import (
     gather,
     output_stride,
     outputs,
-    padded_outputs,
     row_width,
     up,
 )
@@ -95,11 +94,7 @@ def gradient_size(D: int, H: int, P: int, block: int, chunks: int) -> int:
     R, H, columns = (-(-n // LANES) * LANES for n in (block, H + LANES, P))
     matrices = 5 + (D // chunks + 1) // CHECKPOINT
     return (
-        matrices * R * H
-        + (D + 2 * columns + 4) * R
-        + (columns + 2) * H
-        + (SCRATCH + LANES) * columns
-        + LANES
+        matrices * R * H + (D + 2 * columns + 4) * R + 2 * H + (SCRATCH + LANES) * columns + LANES
     )
 
 
@@ -137,7 +132,8 @@ def gradient(
 ) -> None:
     """Algorithm 2 for the dimensions of one chunk and the rows from low to high."""
     product, epilogue, advance, retreat = functions
-    _, D, H, P = V.shape
+    _, D, H, columns = V.shape
+    P = b.shape[2]
     sequence, weighting = m % order.shape[0], m % weights.shape[0]
     begin, end = chunk_begin(chunk, chunks, D), chunk_begin(chunk + 1, chunks, D)
     one, zero = work.dtype.type(1), work.dtype.type(0)
@@ -154,8 +150,7 @@ def gradient(
     own_dx = log_p + most
     weight = own_dx + most
     zeros = weight + most
-    copy = zeros + most
-    w = copy + up(P, LANES) * width
+    w = zeros + most
     dw = w + width
     parts = dw + width
     sums = parts + LANES
@@ -182,7 +177,7 @@ def gradient(
                 clear(work, w, width)
                 still = (at(work, zeros), at(work, w), rho_at)
                 call(advance, (*still, at(work, a), at(work, h), R4, width, activation))
-            V_at = outputs(product, V, b, m, d, R, work, h, copy, z)
+            outputs(product, V, b, m, d, R, work, h, z)
             if i == end - 1 or weights.shape[2] > 1:
                 for r in range(R):
                     work[weight + r] = weights[weighting, start + r, d % weights.shape[2]]
@@ -236,7 +231,7 @@ def gradient(
                 step = (at(work, own_dx), at(work, w), rho_before)
                 call(advance, (*step, at(work, a), at(work, h), R4, width, activation))
                 continue
-            columns, dh_at = padded_outputs(P, R), at(work, dh)
+            V_at, dh_at = at(V, (m * D + d) * H * columns), at(work, dh)
             gemm(product, True, False, H, R, P, V_at, columns, dz_at, stride, zero, dh_at, width)
             clear(work, parts, LANES)
             for r in range(0, R4, SUMMED_ROWS):

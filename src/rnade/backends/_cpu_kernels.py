@@ -26,7 +26,8 @@ Arguments that all kernels share; every array is contiguous:
     x : (M or 1, B, D), the rows; one for all models, or each its own
     order : (M or 1, D), the dimension that comes i-th
     W : (M, D, H), in that order; c : (M, H)
-    rho : (M, D), V : (M, D, H, P), b : (M, D, P), log_floor : (M, D), by dimension
+    rho : (M, D), b : (M, D, P), log_floor : (M, D), by dimension
+    V : (M, D, H, P or more), by dimension; columns beyond P do not count
     work : room for a thread's blocks, as much as the kernel's `..._size` says
     activation, flags : codes of `_cpu_hidden` and `_cpu_epilogues`
     m, low, high : the model and the rows to compute
@@ -40,10 +41,9 @@ from typing import Any
 from rnade.backends._cpu_calls import call, compiled, copy_bytes, gemm, inlined, zero_bytes
 from rnade.backends._cpu_epilogues import FLOOR, SCRATCH
 from rnade.backends._cpu_hidden import ROWS
-from rnade.backends._cpu_lanes import LANES, copy_lanes
+from rnade.backends._cpu_lanes import LANES
 
-COPY_ROWS = 32  # rows from which a padded copy of V_d pays
-GROUP = 4  # dimensions whose h a density makes before it multiplies
+GROUP = 2  # dimensions whose h a density makes before it multiplies
 STRIP = 8  # rows whose a stays in the first-level cache meanwhile
 
 
@@ -100,45 +100,23 @@ def output_stride(P: Any) -> Any:
 
 
 @inlined
-def padded_outputs(P: Any, R: Any) -> Any:
-    """Columns that V_d is given for a block of R rows.
-
-    Products with a multiple of 16 columns are a quarter faster, which pays for copying V_d if
-    there are rows enough.
-    """
-    return up(P, LANES) if P > LANES // 2 and R >= COPY_ROWS else P
-
-
-@inlined
 def outputs(
-    product: Any, V: Any, b: Any, m: Any, d: Any, R: Any, work: Any, h: Any, copy: Any, z: Any
-) -> Any:
-    """Write z = h V_d + b_d; returns the address of V_d with `padded_outputs` columns."""
-    _, D, H, P = V.shape
-    columns = padded_outputs(P, R)
-    one = work.dtype.type(1)
-    V_from = (m * D + d) * H * P
-    V_at = at(V, V_from)
-    if columns != P:
-        # What the columns of padding hold does not matter, so each row is copied along with the
-        # beginning of the next; only the last must not be read beyond its end.
-        for j in range(H - 1):
-            for k in range(0, columns, LANES):
-                copy_lanes(at(work, copy + j * columns + k), at(V, V_from + j * P + k), one)
-        copy_row(at(V, V_from + (H - 1) * P), P, columns, work, copy + (H - 1) * columns)
-        V_at = at(work, copy)
-    stride = output_stride(P)
+    product: Any, V: Any, b: Any, m: Any, d: Any, R: Any, work: Any, h: Any, z: Any
+) -> None:
+    """Write z = h V_d + b_d."""
+    _, D, H, columns = V.shape
+    P, one = b.shape[2], work.dtype.type(1)
+    stride, V_at = output_stride(P), at(V, (m * D + d) * H * columns)
     for r in range(up(R, LANES)):
         copy_bytes(at(work, z + r * stride), at(b, (m * D + d) * P), P * work.itemsize)
     h_at, z_at, width = at(work, h), at(work, z), row_width(H)
     gemm(product, False, False, columns, R, H, V_at, columns, h_at, width, one, z_at, stride)
-    return V_at
 
 
 def density_size(D: int, H: int, P: int, block: int) -> int:
     """Numbers that `density` and `sample` need room for."""
     R, H, columns = (-(-n // LANES) * LANES for n in (block, H + LANES, P))
-    return (1 + GROUP) * R * H + (D + columns + 4) * R + (columns + GROUP) * H + SCRATCH * columns
+    return (1 + GROUP) * R * H + (D + columns + 4) * R + GROUP * H + SCRATCH * columns
 
 
 @compiled
@@ -167,7 +145,7 @@ def density(
     and written to the second-level cache once for all of them.
     """
     product, epilogue, advance = functions[:3]
-    _, D, H, P = V.shape
+    D, H, P = W.shape[1], W.shape[2], b.shape[2]
     sequence = m % order.shape[0]
     width, most = row_width(H), up(block, LANES)
     size = most * width
@@ -177,8 +155,7 @@ def density(
     z = xs + D * most
     log_p = z + most * up(P, LANES)
     ones = log_p + most
-    copy = ones + most
-    w = copy + up(P, LANES) * width
+    w = ones + most
     scratch = w + GROUP * width
     for r in range(most):
         work[ones + r] = 1
@@ -211,7 +188,7 @@ def density(
                     )
             for t in range(n):
                 d = order[sequence, i + t]
-                outputs(product, V, b, m, d, R, work, h + t * size, copy, z)
+                outputs(product, V, b, m, d, R, work, h + t * size, z)
                 own = at(work, xs + (i + t) * R16)
                 call(
                     epilogue,
@@ -257,7 +234,7 @@ def sample(
 ) -> None:
     """x[m, low:high] drawn one dimension after the other from uniform and noise, (M, n, D)."""
     product, draw, advance = functions[:3]
-    _, D, H, P = V.shape
+    D, H, P = W.shape[1], W.shape[2], b.shape[2]
     sequence = m % order.shape[0]
     R = high - low
     R4, R16, width = up(R, ROWS), up(R, LANES), row_width(H)
@@ -267,8 +244,7 @@ def sample(
     drawn = z + R16 * up(P, LANES)
     u = drawn + R16
     e = u + R16
-    copy = e + R16
-    w = copy + up(P, LANES) * width
+    w = e + R16
     scratch = w + width
     clear(work, a, R4 * width)
     clear(work, u, 2 * R16)
@@ -290,7 +266,7 @@ def sample(
                 activation,
             ),
         )
-        outputs(product, V, b, m, d, R, work, h, copy, z)
+        outputs(product, V, b, m, d, R, work, h, z)
         for r in range(R):
             work[u + r] = uniform[m, low + r, d]
             work[e + r] = noise[m, low + r, d]

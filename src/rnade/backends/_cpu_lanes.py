@@ -91,20 +91,6 @@ def store(typing_context: Any, pointer: Any, at: Any, value: Any) -> Any:
     return types.void(pointer, types.int64, value), generate
 
 
-@intrinsic
-def copy_lanes(typing_context: Any, to: Any, origin: Any, number: Any) -> Any:
-    """Copy 16 numbers, of the type of `number`, from one address to another."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        vector = ir.VectorType(_scalar(number), LANES).as_pointer()
-        there, here = (builder.inttoptr(value, vector) for value in values[:2])
-        align = _bytes(Lanes(number))
-        builder.store(builder.load(here, align=align), there, align=align)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, number), generate
-
-
 def _vector_pointer(builder: Any, kind: Any, values: Any) -> Any:
     vector = ir.VectorType(_scalar(kind.dtype), LANES)
     return builder.bitcast(builder.gep(values[0], [values[1]]), vector.as_pointer())

@@ -155,14 +155,3 @@ def run(tasks: Sequence[Task], threads: int) -> None:
             # Those that have not begun have nothing left to do.
             for helper in [helper for helper in helpers if not helper.cancel()]:
                 helper.result()
-
-
-_local = threading.local()
-
-
-def workspace(size: int, dtype: torch.dtype) -> Any:
-    """Room for `size` numbers, aligned to cache lines and kept by the thread for the next call."""
-    kept = _local.__dict__.setdefault("kept", {})
-    if dtype not in kept or kept[dtype].size < size:
-        kept[dtype] = torch.empty(size, dtype=dtype).numpy()
-    return kept[dtype]

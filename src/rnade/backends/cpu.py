@@ -20,7 +20,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from rnade.backends import _cpu_gradient, _cpu_hidden, _cpu_kernels, _cpu_threads, vectorised
+from rnade.backends import (
+    _cpu_gradient,
+    _cpu_hidden,
+    _cpu_kernels,
+    _cpu_memory,
+    _cpu_threads,
+    vectorised,
+)
 from rnade.backends._cpu_epilogues import (
     FAMILIES,
     FLOOR,
@@ -30,18 +37,23 @@ from rnade.backends._cpu_epilogues import (
     epilogue_address,
 )
 from rnade.backends._cpu_gradient import WANT_HIDDEN, WANT_V, WANT_X
+from rnade.backends._cpu_lanes import LANES
 from rnade.backends.parameters import Activation, Parameters
 from rnade.backends.threads import kernel_threads
 from rnade.families.base import AbstractFamily
 from rnade.families.mixture import AbstractMixture
 
 # Numbers in one of the matrices (rows, H) that a kernel keeps in cache; it keeps four or five.
-# 2**16 of them in float32 are 256 KiB, so that all fit a second-level cache of one megabyte.
-BLOCK_ELEMENTS = 2**16
+# 2**15 of them in float32 are 128 KiB, so that all fit a second-level cache of one megabyte beside
+# the V_d of a dimension.
+BLOCK_ELEMENTS = 2**15
 MOST_BLOCK_ROWS = 256
 # Numbers that a gradient may keep for joining chunks of dimensions, and random numbers that a
 # draw may hold at a time: 64 MiB in float32.
 MOST_ELEMENTS = 2**24
+# Rows from which a density or a draw takes a copy of V whose columns are padded to whole vectors.
+# Gradients were measured to be slower with it.
+PADDED_ROWS = 1024
 # Multiplications below which a second thread costs more than it saves.
 SMALL = 3_000_000
 
@@ -126,7 +138,7 @@ def sample(
     with torch.no_grad():
         W = parameters.W
         M, D = W.shape[:2]
-        problem = _Problem(setting, W.new_empty(1, 0, D), *parameters[:5])
+        problem = _Problem(setting, W.new_empty(1, 0, D), *parameters[:5], padded=n >= PADDED_ROWS)
         x = W.new_empty(M, n, D)
         rows = max(1, MOST_ELEMENTS // (M * D))
         for start in range(0, n, rows):
@@ -149,7 +161,16 @@ class _Problem:
     """Arrays and codes as the kernels take them; nothing is copied that need not be."""
 
     def __init__(
-        self, setting: _Setting, x: Tensor, W: Tensor, c: Tensor, rho: Tensor, V: Tensor, b: Tensor
+        self,
+        setting: _Setting,
+        x: Tensor,
+        W: Tensor,
+        c: Tensor,
+        rho: Tensor,
+        V: Tensor,
+        b: Tensor,
+        *,
+        padded: bool = False,
     ) -> None:
         self.dtype = W.dtype
         self.family = setting.family
@@ -159,14 +180,15 @@ class _Problem:
         self.order = _identity(x.shape[2]) if order is None else _array(order.long())
         # The products over earlier dimensions need the rows of W in order. V stays where it is.
         self.W = _array(W if order is None else torch.take_along_dim(W, order[:, :, None], 1))
-        self.c, self.rho, self.V, self.b = _array(c), _array(rho), _array(V), _array(b)
+        self.c, self.rho, self.b = _array(c), _array(rho), _array(b)
+        self.V = _array(_padded(V.detach()) if padded else V)
         floor = setting.log_floor
         self.log_floor = self.rho if floor is None else _array(floor.to(self.dtype))
         self.flags = (0 if floor is None else FLOOR) | (
             SCALE_MEAN if setting.scale_mean_gradient else 0
         )
         self.activation = _cpu_hidden.CODES[setting.activation]
-        sizes: tuple[int, ...] = self.V.shape
+        sizes: tuple[int, ...] = V.shape
         self.models, self.dimensions, self.hidden, self.outputs = sizes
 
     @property
@@ -182,7 +204,7 @@ class _Problem:
     def workspace(self, size: Any, *more: int) -> Any:
         """Room for a kernel, as much as its function `size` says."""
         sizes = (self.dimensions, self.hidden, self.outputs, *more)
-        return _cpu_threads.workspace(size(*sizes), self.dtype)
+        return _cpu_memory.workspace(size(*sizes), self.dtype)
 
     def threads(self, rows: int) -> int:
         multiplications = self.models * rows * self.dimensions * self.hidden * self.outputs
@@ -200,6 +222,21 @@ def _addresses(
 ) -> tuple[int, int, int, int]:
     hidden = _cpu_hidden.advance_address(dtype), _cpu_hidden.retreat_address(dtype)
     return gemm, last_step(family, dtype), *hidden
+
+
+def _padded(V: Tensor) -> Tensor:
+    """V with columns of zeros added, up to a multiple of 16; or V, if few would be filled.
+
+    What they hold is ignored, but subnormal numbers, which unwritten memory may hold, are slow to
+    multiply.
+    """
+    P = V.shape[3]
+    if P % LANES == 0 or P <= LANES // 2:
+        return V
+    wide = _cpu_memory.room((*V.shape[:3], -(-P // LANES) * LANES), V.dtype)
+    wide[..., :P] = V
+    wide[..., P:] = 0
+    return wide
 
 
 def _array(t: Tensor) -> Any:
@@ -260,26 +297,26 @@ def _gradient(
     others it is None.
     """
     x, *parameters = tensors
-    problem = _Problem(setting, x, *parameters)
-    M, D, H, P = problem.V.shape
+    W, c, rho, V, b = parameters
     B = x.shape[1]
+    problem = _Problem(setting, x, *parameters)
+    M, D, H, P = V.shape
     want_x, want_V, want_hidden = needs[0], needs[4], any(needs[1:4])
     want = WANT_V * want_V | WANT_X * want_x | WANT_HIDDEN * want_hidden
-    W, c, rho, V, b = parameters
 
     dW, dc, drho, db = (
         torch.zeros_like(t, memory_format=torch.contiguous_format) for t in (W, c, rho, b)
     )
-    dV = W.new_empty(V.shape) if want_V else _unused(W.dtype, 4)
+    dV = _cpu_memory.room(V.shape, W.dtype) if want_V else _unused(W.dtype, 4)
     dx = W.new_empty(M, B, D) if want_x else _unused(W.dtype, 3)
     threads = problem.threads(B)
     chunks = max(1, min(D, -(-threads // M)))
     block = problem.block(B)
     most = max(block, MOST_ELEMENTS // (M * chunks * H) // block * block) if chunks > 1 else B
     shape = M, chunks, min(most, B), H
-    carried = (W.new_empty(shape) if chunks > 1 else _unused(W.dtype, 4)).numpy()
+    carried = (_cpu_memory.room(shape, W.dtype) if chunks > 1 else _unused(W.dtype, 4)).numpy()
     several = want_V and B >= 2 * block and P > 1
-    turned = (W.new_empty(M, D, P, H) if several else _unused(W.dtype, 4)).numpy()
+    turned = (_cpu_memory.room((M, D, P, H), W.dtype) if several else _unused(W.dtype, 4)).numpy()
     value = np.zeros((M, chunks))
     functions = problem.functions(epilogue_address)
     if B == 0 and want_V:
@@ -327,7 +364,7 @@ def _gradient(
                     arrays[1],
                     arrays[5],
                     carried,
-                    _cpu_threads.workspace(size, problem.dtype),
+                    _cpu_memory.workspace(size, problem.dtype),
                     want,
                     m,
                     low,
@@ -354,7 +391,8 @@ class _LogConditionals(torch.autograd.Function):
     def forward(ctx: Any, setting: _Setting, x: Tensor, *parameters: Tensor) -> Tensor:
         ctx.setting = setting
         ctx.save_for_backward(x, *parameters)
-        return _density(_Problem(setting, x, *parameters), x.detach())
+        padded = x.shape[1] >= PADDED_ROWS
+        return _density(_Problem(setting, x, *parameters, padded=padded), x.detach())
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:

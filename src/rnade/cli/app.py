@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from rnade.cli.fit import estimators, fit
 from rnade.cli.info import info
+from rnade.cli.reproduce import reproduce
 from rnade.cli.sample import sample
 from rnade.cli.score import score
 from rnade.cli.settings import with_settings
@@ -40,6 +41,7 @@ def _fit_without_options() -> None:
 app.command("score")(score)
 app.command("sample")(sample)
 app.command("info")(info)
+app.command("reproduce")(reproduce)
 
 
 def _print_version(asked: bool) -> None:

@@ -89,6 +89,16 @@ def fit(
             " for binary columns."
         ),
     ] = Model.rnade,
+    search: Annotated[
+        bool | None,
+        typer.Option(
+            "--search/--no-search",
+            help="Search over a grid of components, rates and decays by cross-validation and"
+            " average the best; or train one model only. By default a small bank of models is"
+            " trained and averaged, which needs no tuning.",
+            show_default=False,
+        ),
+    ] = None,
     columns: Columns = None,
     exclude: Annotated[
         str | None, typer.Option(help="Names of columns not to use, with commas between.")
@@ -106,7 +116,7 @@ def fit(
 
     path = Path(output) if output is not None else default_output(data)
     check_destination(path, force=force)
-    estimator = _make(model, settings or {}, quiet=quiet)
+    estimator = _make(model, settings or {}, search, quiet=quiet)
     table = read_table(
         data,
         split_names(columns),
@@ -120,17 +130,40 @@ def fit(
     _say_what_is_left_out(table, quiet=quiet)
     estimator.fit(table.to_arrow())
     estimator.save(path, overwrite=force)
+    if search:
+        note(f"best settings: {estimator.best_params_}", quiet=quiet)
+        estimator = estimator.best_estimator_
     _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
 
 
-def _make(model: Model, settings: Mapping[str, Any], *, quiet: bool) -> Any:
+def _make(model: Model, settings: Mapping[str, Any], search: bool | None, *, quiet: bool) -> Any:
+    from rnade import RNADESearchCV
+    from rnade.estimators.search import DEFAULT_GRID
+
+    if search is not None and model is not Model.rnade:
+        raise ValueError(f"--search and --no-search are for --model rnade, not {model.value}.")
     estimator = estimators()[model.value]
     known = inspect.signature(estimator).parameters
     for name in settings:
         if name not in known:
             flag = name.replace("_", "-")
             raise ValueError(f"--{flag} is no setting of --model {model.value}.")
-    return estimator(**settings, verbose=int(sys.stderr.isatty() and not quiet))
+    verbose = int(sys.stderr.isatty() and not quiet)
+    if search is False:
+        return estimator(**settings, search=None, verbose=verbose)
+    one = estimator(**settings, verbose=verbose)
+    if not search:
+        return one
+    grid = {name: v for name, v in DEFAULT_GRID.items() if name not in settings}
+    return RNADESearchCV(
+        one.set_params(checkpoint=None),
+        grid,
+        refit="ensemble",
+        halving=True,
+        checkpoint=settings.get("checkpoint"),
+        random_state=settings.get("random_state"),
+        verbose=verbose,
+    )
 
 
 def _say_what_is_left_out(table: "Table", *, quiet: bool) -> None:

@@ -7,6 +7,7 @@ from rnade.estimators.mfa import MixtureOfFactorAnalyzers
 from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.persistence import load
 from rnade.estimators.rnade import RNADE
+from rnade.estimators.search import RNADESearchCV
 
 __all__ = [
     "FVBN",
@@ -16,5 +17,6 @@ __all__ = [
     "Gaussian",
     "MixtureOfFactorAnalyzers",
     "MixtureOfGaussians",
+    "RNADESearchCV",
     "load",
 ]

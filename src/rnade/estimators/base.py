@@ -1,26 +1,49 @@
-"""What the autoregressive estimators share: a module trained by gradients."""
+"""What the autoregressive estimators share: modules trained by gradients, alone or as a bank."""
 
 import abc
+import os
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import torch
+from sklearn.base import clone
 from torch import Generator
 
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
 from rnade.exceptions import TrainingWarning
 from rnade.families.base import Array
-from rnade.nn import AbstractAutoregressive
+from rnade.nn import AbstractAutoregressive, AbstractDensity, EnsembleModule
 from rnade.preprocessing import Resolution
-from rnade.progress import training_bar
-from rnade.training import Outcome, Recipe, make_recipe, train
+from rnade.progress import bank_bar
+from rnade.training import (
+    Bank,
+    Member,
+    Outcome,
+    Recipe,
+    RowSet,
+    Trained,
+    diverged_error,
+    make_recipe,
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One model of those that `fit` trains: its order and the parameters that it changes."""
+
+    order: Any
+    changes: dict[str, Any] = field(default_factory=dict)
 
 
 class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
-    """Density estimator over one autoregressive module, trained by gradients.
+    """Density estimator over autoregressive modules, trained by gradients.
 
-    Subclasses store their parameters, build the module and say how columns are prepared.
+    Subclasses store their parameters, build a module and say how columns are prepared; `_plan`
+    says which models are trained, and their average is what is fitted.
     """
 
     # Parameters that every subclass has.
@@ -34,22 +57,46 @@ class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
     patience: int | None
     order: Any
     backend: str
+    checkpoint: str | os.PathLike[str] | None
 
     # Fitted attributes.
-    module_: AbstractAutoregressive
+    module_: AbstractAutoregressive | EnsembleModule
+    members_: list[dict[str, Any]]
+
+    _kept_plan: list[Planned]  # of the members in the first of two trainings
+
+    _kept: ClassVar[tuple[str, ...]] = ("members_",)
 
     @abc.abstractmethod
     def _make_module(
-        self, n_dimensions: int, recipe: Recipe, generator: Generator | None
+        self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None
     ) -> AbstractAutoregressive:
         """Build an untrained module; raises on bad parameters."""
+
+    def _plan(self, n_rows: int, n_dimensions: int) -> list[Planned]:
+        """Say which models to train; the average of several is fitted."""
+        return [Planned(self.order)]
 
     def _noise_width(self, resolution: Resolution | None) -> Array | None:
         """Width of the uniform noise on each standardised column, or None."""
         return None
 
-    def _empty_module(self, n_dimensions: int) -> AbstractAutoregressive:
-        return self._make_module(n_dimensions, self._make_recipe(), None)
+    def _empty_module(self, n_dimensions: int) -> AbstractDensity:
+        def one(changes: dict[str, Any]) -> AbstractAutoregressive:
+            other = self._changed(changes)
+            return other._make_module(n_dimensions, other._make_recipe(), "raster", None)
+
+        # Files of one model may say nothing of members.
+        modules = [one(member["changes"]) for member in self.members_ or [{"changes": {}}]]
+        return modules[0] if len(modules) == 1 else EnsembleModule.of(modules)
+
+    def _changed(self, changes: dict[str, Any]) -> Self:
+        """Give an estimator with some parameters changed that knows what this one has measured."""
+        other: Self = clone(self).set_params(**changes)
+        for name in ("standardiser_", "resolution_"):
+            if hasattr(self, name):
+                setattr(other, name, getattr(self, name))
+        return other
 
     def _check_settings(self) -> None:
         self._make_recipe()
@@ -67,40 +114,119 @@ class AbstractAutoregressiveEstimator(AbstractConditionalsEstimator):
         )
 
     def _train(
-        self, training: Rows, held_out: Rows | None, seed: int, target: float | None
-    ) -> tuple[AbstractAutoregressive, Outcome]:
-        recipe, x = self._make_recipe(), training.x
-        module = self._make_module(x.shape[1], recipe, Generator().manual_seed(seed))
-        module = module.to(x.device, x.dtype)
-        module.start_from(x, spread=recipe.spread)
-        resolution = self.resolution_
-        if resolution is not None:
-            module.set_floor(torch.as_tensor(self._floors(resolution)))
-        width = self._noise_width(resolution)
-        noise_width = None if width is None else torch.as_tensor(width).to(x)
-        description = "Training" if target is None else "Training on all rows"
-        with training_bar(description, recipe.epochs, shown=self.verbose > 0) as on_epoch:
-            outcome = train(
-                module,
-                x,
-                recipe,
-                generator=Generator(x.device).manual_seed(seed),
-                validation=None if held_out is None else held_out.x,
-                weights=training.weights,
-                validation_weights=None if held_out is None else held_out.weights,
-                noise_width=noise_width,
-                target=target,
-                on_epoch=on_epoch,
+        self, training: Rows, held_out: Rows | None, seed: int, target: Any
+    ) -> tuple[AbstractDensity, Outcome]:
+        """Train the models of the plan as one bank; several are averaged by held-out weights.
+
+        The second training is of those that the first one kept, each with its own target.
+        """
+        first = held_out is not None
+        plan = self._plan(*training.x.shape) if first else self._kept_plan
+        bank = Bank(
+            self.make_members(training, held_out, seed, plan, target),
+            checkpoint=self._checkpoint("train" if first else "retrain"),
+        )
+        what = "Training" if first else "Training on all rows"
+        with bank_bar(what, shown=self.verbose > 0) as on_epoch:
+            bank.advance(on_epoch=on_epoch)
+        if bank.interrupted:
+            _warn("Training was stopped by Ctrl-C; the best model so far was kept.")
+        results = bank.results()
+        _check_results(results, bank.members[0].recipe)
+        good = [i for i, r in enumerate(results) if r.diverged is None]
+        modules: list[Any] = [results[i].module for i in good]
+        # As an ensemble has them: those of one shape side by side.
+        order = EnsembleModule.sorted_by_shape(modules)
+        plan, results = [plan[good[i]] for i in order], [results[good[i]] for i in order]
+        module = modules[0] if len(modules) == 1 else EnsembleModule.of(modules)
+        if held_out is not None:
+            weights = [1.0]
+            if len(results) > 1:
+                module.fit_weights(held_out.x, held_out.weights)
+                weights = module.log_weights[0].exp().tolist()
+            self._kept_plan = plan
+            self.members_ = [
+                _described(*member) for member in zip(plan, results, weights, strict=True)
+            ]
+        elif len(results) > 1:
+            kept = torch.tensor([member["weight"] for member in self.members_])
+            module.log_weights.copy_(kept.log()[None])
+        best = max(results, key=lambda r: r.best_score)
+        return module, Outcome(
+            best.history,
+            best.best_epoch,
+            best.best_score,
+            [r.train_at_best for r in results],
+            bank.interrupted,
+        )
+
+    def make_members(
+        self,
+        training: Rows,
+        held_out: Rows | None,
+        seed: int,
+        plan: Sequence[Planned],
+        targets: Sequence[float] | None = None,
+    ) -> list[Member]:
+        """Make the models of a plan ready for a bank; they share their minibatches."""
+        x = training.x
+        sets: dict[bytes | None, RowSet] = {}
+        members = []
+        for i, planned in enumerate(plan):
+            other = self._changed(planned.changes)
+            recipe, resolution = other._make_recipe(), self.resolution_
+            module = other._make_module(
+                x.shape[1], recipe, planned.order, Generator().manual_seed(seed + i)
+            ).to(x.device, x.dtype)
+            module.start_from(x, spread=recipe.spread)
+            if resolution is not None:
+                module.set_floor(torch.as_tensor(other._floors(resolution)))
+            width = other._noise_width(resolution)
+            rows = sets.setdefault(
+                None if width is None else width.tobytes(),
+                RowSet(
+                    x,
+                    seed,
+                    weights=training.weights,
+                    validation=None if held_out is None else held_out.x,
+                    validation_weights=None if held_out is None else held_out.weights,
+                    noise_width=None if width is None else torch.as_tensor(width).to(x),
+                ),
             )
-        start, *rest = (row["train"] for row in outcome.history)
-        if not any(score > start for score in rest):
-            warnings.warn(
-                "Training did not improve on the untrained model, which was kept: learning_rate"
-                f"={recipe.learning_rate:g} may be too large.",
-                TrainingWarning,
-                stacklevel=3,
-            )
-        return module, outcome
+            members.append(Member(module, recipe, rows, None if targets is None else targets[i]))
+        return members
+
+    def _checkpoint(self, stage: str) -> Path | None:
+        return None if self.checkpoint is None else Path(self.checkpoint) / stage
 
     def _floors(self, resolution: Resolution) -> Array:
         return resolution.floors(self.standardiser_.scale)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, TrainingWarning, stacklevel=4)
+
+
+def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:
+    """Raise if all have diverged; warn if none got better than it was at the start."""
+    where = [r.diverged for r in results if r.diverged is not None]
+    if len(where) == len(results):
+        raise diverged_error(where[0])
+    curves = [[row["train"] for row in r.history] for r in results]
+    if not any(len(scores) == 1 or max(scores[1:]) > scores[0] for scores in curves):
+        _warn(
+            "Training did not improve on the untrained model, which was kept: learning_rate"
+            f"={recipe.learning_rate:g} may be too large."
+        )
+
+
+def _described(planned: Planned, result: Trained, weight: float) -> dict[str, Any]:
+    """Give an entry of `members_`."""
+    return {
+        "changes": planned.changes,
+        "weight": weight,
+        "best_epoch": result.best_epoch,
+        "epochs": result.history[-1]["epoch"],
+        "validation": result.best_score,
+        "train": result.train_at_best,
+    }

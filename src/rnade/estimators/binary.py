@@ -71,6 +71,8 @@ class NADE(AbstractBinaryEstimator):
     retrain : bool
         Afterwards train again on all rows, until the training log-likelihood of the best epoch is
         reached (the paper's rule).
+    checkpoint : path, optional
+        A folder for checkpoints; see `RNADE`.
     device : {"auto", "cpu", "cuda"}
         Where to compute.
     dtype : {"float32", "float64"}
@@ -113,6 +115,7 @@ class NADE(AbstractBinaryEstimator):
         patience: int | None = None,
         validation_fraction: float = 0.1,
         retrain: bool = False,
+        checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "float32",
         backend: str = "auto",
@@ -134,6 +137,7 @@ class NADE(AbstractBinaryEstimator):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.retrain = retrain
+        self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
         self.backend = backend
@@ -141,14 +145,14 @@ class NADE(AbstractBinaryEstimator):
         self.verbose = verbose
 
     def _make_module(
-        self, n_dimensions: int, recipe: Recipe, generator: Generator | None
+        self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None
     ) -> AbstractAutoregressive:
         return NADEModule(
             n_dimensions,
             self.n_hidden,
             activation=self.activation,
             tied_weights=self.tied_weights,
-            order=self.order,
+            order=order,
             generator=generator,
             backend=self.backend,
             weight_scale=recipe.weight_scale,
@@ -185,6 +189,8 @@ class FVSBN(AbstractBinaryEstimator):
     retrain : bool
         Afterwards train again on all rows, until the training log-likelihood of the best epoch is
         reached (the paper's rule).
+    checkpoint : path, optional
+        A folder for checkpoints; see `RNADE`.
     device : {"auto", "cpu", "cuda"}
         Where to compute.
     dtype : {"float32", "float64"}
@@ -216,6 +222,7 @@ class FVSBN(AbstractBinaryEstimator):
         patience: int | None = None,
         validation_fraction: float = 0.1,
         retrain: bool = False,
+        checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "float32",
         backend: str = "auto",
@@ -234,6 +241,7 @@ class FVSBN(AbstractBinaryEstimator):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.retrain = retrain
+        self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
         self.backend = backend
@@ -241,8 +249,6 @@ class FVSBN(AbstractBinaryEstimator):
         self.verbose = verbose
 
     def _make_module(
-        self, n_dimensions: int, recipe: Recipe, generator: Generator | None
+        self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None
     ) -> AbstractAutoregressive:
-        return FVSBNModule(
-            n_dimensions, order=self.order, generator=generator, backend=self.backend
-        )
+        return FVSBNModule(n_dimensions, order=order, generator=generator, backend=self.backend)

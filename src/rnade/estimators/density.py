@@ -75,11 +75,12 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
 
     @abc.abstractmethod
     def _train(
-        self, training: Rows, held_out: Rows | None, seed: int, target: float | None
+        self, training: Rows, held_out: Rows | None, seed: int, target: Any
     ) -> tuple[AbstractDensity, Outcome]:
         """Train a fresh module; the same seed gives the same start.
 
-        Without held-out rows, training ends once the training log-likelihood is `target`.
+        Without held-out rows, training ends once the training log-likelihood is `target`: what
+        the first training gave as `train_at_best`.
         """
 
     @abc.abstractmethod
@@ -146,11 +147,13 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         self.calibration_ = Calibration.from_scores(
             self.validation_scores_, None if weights is None else weights[held_out.at]
         )
-        if self.retrain:
+        self.__dict__.pop("retrain_history_", None)  # of an earlier fit
+        if self.retrain and not outcome.interrupted:
             everything = rows(np.sort(shuffled))
             module, outcome = self._train(everything, None, seed, target=outcome.train_at_best)
-            self.module_ = module.double().requires_grad_(False)
-            self.retrain_history_ = outcome.history
+            if not outcome.interrupted:
+                self.module_ = module.double().requires_grad_(False)
+                self.retrain_history_ = outcome.history
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
         return self
 

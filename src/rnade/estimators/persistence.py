@@ -109,7 +109,7 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
     if tensors["standardiser.mean"].shape != (D,):
         raise ValueError(f"it claims {D} columns, and its tensors have another number")
     for name in kind._kept:
-        setattr(estimator, name, settings["fitted"][name])
+        setattr(estimator, name, settings.get("fitted", {}).get(name))
     # On the meta device nothing is allocated, whatever sizes the settings claim.
     with torch.device("meta"):
         module = estimator._empty_module(D)
@@ -152,6 +152,8 @@ def _plain_parameters(estimator: AbstractDensityEstimator) -> dict[str, Any]:
             value = value.item()
         elif isinstance(value, np.random.RandomState):
             value = None
+        elif isinstance(value, os.PathLike):
+            value = os.fspath(value)
         elif isinstance(value, tuple | range):
             value = [int(v) for v in value]
         plain[name] = value

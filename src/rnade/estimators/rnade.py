@@ -1,11 +1,12 @@
 """RNADE as a scikit-learn estimator."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Generator
 
 from rnade.checks import unknown_name
-from rnade.estimators.base import AbstractAutoregressiveEstimator
+from rnade.estimators.base import AbstractAutoregressiveEstimator, Planned
 from rnade.estimators.inputs import check_not_constant, warn_of_spikes
 from rnade.estimators.settings import scale_floors
 from rnade.families import make_family
@@ -13,6 +14,16 @@ from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.preprocessing import Resolution, Standardiser
 from rnade.training import Recipe
+
+# What search="auto" trains: the settings and the number of orders that did best over the paper's
+# five UCI tables (docs/decisions/0006-default-search.md), with fewer orders for larger tables, so
+# that a fit takes a minute or so on two cores.
+SETTINGS: list[dict[str, Any]] = [
+    {"learning_rate": 0.03, "weight_decay": 0.0},
+    {"learning_rate": 0.01, "weight_decay": 1.0},
+]
+MOST_ORDERS = 8
+CELLS_OF_ONE_ORDER = 800_000
 
 
 class RNADE(AbstractAutoregressiveEstimator):
@@ -33,8 +44,15 @@ class RNADE(AbstractAutoregressiveEstimator):
         Hidden units.
     activation : {"relu", "sigmoid"}
         Hidden units' non-linearity.
-    order : {"raster", "random"} or permutation of the columns
-        Which column comes first, second and so on.
+    order : {"auto", "raster", "random"} or permutation of the columns
+        Which column comes first, second and so on. "auto" takes them as they are, and in a search
+        gives every other model a random order.
+    search : "auto", None or list of dict
+        What is fitted. "auto" trains a small bank of models, two settings in up to eight orders,
+        and averages their densities with weights found on the held-out rows, which needs no
+        tuning (with recipe "paper" it trains one model, and a learning_rate or weight_decay given
+        here is that of all models). None trains one model. A list of settings, each a dict of
+        parameters to change, is trained and averaged in as many orders.
     recipe : {"modern", "paper"}
         How to train. "modern" is Adam with a cosine rate, gradient clipping, averaged weights and
         early stopping; "paper" is the paper's section 4.1. The settings below change either.
@@ -62,6 +80,9 @@ class RNADE(AbstractAutoregressiveEstimator):
         to the column's resolution where values are rounded; 0 is the paper's.
     dequantize : bool
         Train with uniform noise as wide as the rounding interval added to rounded columns.
+    checkpoint : path, optional
+        A folder for checkpoints, made if need be. Training that was killed goes on from the last
+        one, at most 30 seconds back, and ends with the same numbers.
     device : {"auto", "cpu", "cuda"}
         Where to compute.
     dtype : {"float32", "float64"}
@@ -75,15 +96,17 @@ class RNADE(AbstractAutoregressiveEstimator):
 
     Attributes
     ----------
-    module_ : rnade.nn.RNADEModule
+    module_ : rnade.nn.RNADEModule or rnade.nn.EnsembleModule
         The fitted torch module, in float64, on standardised columns.
+    members_ : list of dict
+        For each model of the average its weight, what it changed in the recipe, and its scores.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array of shape (D,)
         Names of the columns, if X was a data frame.
     history_ : list of dict
-        One row an epoch: epoch, rate, train, validation, seconds, skipped; scores in nats on
-        standardised columns.
+        One row an epoch of the model with the best held-out score: epoch, rate, train,
+        validation, seconds, skipped; scores in nats on standardised columns.
     best_epoch_ : int
         Epoch of the weights kept.
     validation_scores_ : array
@@ -116,7 +139,8 @@ class RNADE(AbstractAutoregressiveEstimator):
         n_components: int = 10,
         n_hidden: int = 50,
         activation: str = "relu",
-        order: Any = "raster",
+        order: Any = "auto",
+        search: str | Sequence[Mapping[str, Any]] | None = "auto",
         recipe: str = "modern",
         learning_rate: float | None = None,
         batch_size: int | None = None,
@@ -129,6 +153,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         retrain: bool = False,
         sigma_floor: str | float = "auto",
         dequantize: bool = False,
+        checkpoint: Any = None,
         device: str = "auto",
         dtype: str = "float32",
         backend: str = "auto",
@@ -140,6 +165,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         self.n_hidden = n_hidden
         self.activation = activation
         self.order = order
+        self.search = search
         self.recipe = recipe
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -152,6 +178,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         self.retrain = retrain
         self.sigma_floor = sigma_floor
         self.dequantize = dequantize
+        self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
         self.backend = backend
@@ -167,15 +194,41 @@ class RNADE(AbstractAutoregressiveEstimator):
             recipe if self.family == "gaussian" else recipe.with_changes(scale_mean_gradient=False)
         )
 
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.search is None or (isinstance(self.search, str) and self.search == "auto"):
+            return
+        if isinstance(self.search, str) or not all(isinstance(s, Mapping) for s in self.search):
+            raise ValueError(
+                f"search must be 'auto', None or a list of settings; got {self.search!r}."
+            )
+        for settings in self.search:
+            self._changed({**settings, "search": None})._check_settings()
+
+    def _plan(self, n_rows: int, n_dimensions: int) -> list[Planned]:
+        automatic = isinstance(self.order, str) and self.order == "auto"
+        if self.search is None or (self.search == "auto" and self.recipe == "paper"):
+            return [Planned("raster" if automatic else self.order)]
+        settings = self.search
+        if isinstance(settings, str):
+            by_hand = self.learning_rate is not None or self.weight_decay is not None
+            settings = [{}] if by_hand else SETTINGS
+        orders = min(MOST_ORDERS, max(1, CELLS_OF_ONE_ORDER // (n_rows * n_dimensions)))
+        return [
+            Planned(("random" if i else "raster") if automatic else self.order, dict(changes))
+            for changes in settings
+            for i in range(orders)
+        ]
+
     def _make_module(
-        self, n_dimensions: int, recipe: Recipe, generator: Generator | None
+        self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None
     ) -> RNADEModule:
         return RNADEModule(
             n_dimensions,
             self.n_hidden,
             make_family(self.family, self.n_components),
             activation=self.activation,
-            order=self.order,
+            order=order,
             generator=generator,
             backend=self.backend,
             weight_scale=recipe.weight_scale,

@@ -1,7 +1,9 @@
 """Densities as torch modules: torch in, torch out."""
 
 from rnade.nn.autoregressive import AbstractAutoregressive
+from rnade.nn.bank import AbstractBank, AbstractTrainable
 from rnade.nn.base import AbstractDensity
+from rnade.nn.ensemble import EnsembleModule
 from rnade.nn.fvbn import FVBNModule
 from rnade.nn.fvsbn import FVSBNModule
 from rnade.nn.gaussian import GaussianModule
@@ -13,8 +15,11 @@ from rnade.nn.rnade import RNADEModule
 
 __all__ = [
     "AbstractAutoregressive",
+    "AbstractBank",
     "AbstractDensity",
     "AbstractGaussianMixture",
+    "AbstractTrainable",
+    "EnsembleModule",
     "FVBNModule",
     "FVSBNModule",
     "GaussianModule",

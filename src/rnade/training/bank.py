@@ -147,9 +147,9 @@ class Bank:
         ]
 
     @property
-    def n_epochs(self) -> int:
-        """Epochs of all runs together, at most."""
-        return sum(part.run.recipe.epochs for part in self._parts)
+    def epochs_done(self) -> int:
+        """Epochs of all runs so far."""
+        return sum(part.run.epoch for part in self._parts)
 
     @property
     def epochs_left(self) -> int:
@@ -158,6 +158,14 @@ class Bank:
             0 if part.run.finished else part.run.recipe.epochs - part.run.epoch
             for part in self._parts
         )
+
+    @property
+    def rate(self) -> float:
+        """Learning rate of the best member in its last update."""
+        scores = self.best_scores()
+        best = scores.index(max(scores))
+        part = next(part for part in self._parts if best in part.at)
+        return part.run.rate_of(part.at.index(best))
 
     def advance(
         self,

@@ -44,7 +44,7 @@ class Recipe:
     """
 
     optimiser: Literal["adam", "sgd"] = "adam"
-    learning_rate: float = 0.003
+    learning_rate: float = 0.03
     batch_size: int = 100
     epochs: int = 200
     batches_per_epoch: int | None = None

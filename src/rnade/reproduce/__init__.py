@@ -1,0 +1,23 @@
+"""The paper's tables and figures, each from one command: ``rnade reproduce NAME``."""
+
+from importlib import import_module
+
+from rnade.checks import unknown_name
+from rnade.reproduce.experiment import AbstractExperiment
+
+# Where each experiment stands; it is imported when it is asked for.
+EXPERIMENTS = {
+    "binary": "rnade.reproduce.binary",
+    "table1": "rnade.reproduce.table1",
+}
+
+
+def get_experiment(name: str) -> AbstractExperiment:
+    """Give the experiment called `name`."""
+    if name not in EXPERIMENTS:
+        raise unknown_name(name, list(EXPERIMENTS), "experiment")
+    experiment: AbstractExperiment = import_module(EXPERIMENTS[name]).EXPERIMENT
+    return experiment
+
+
+__all__ = ["EXPERIMENTS", "AbstractExperiment", "get_experiment"]

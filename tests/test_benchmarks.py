@@ -1,0 +1,110 @@
+"""The benchmark's own instruments: what they measure is known here by other means."""
+
+import importlib.util
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import measure, record, tables  # noqa: E402
+from benchmarks.measure import Timing  # noqa: E402
+from benchmarks.providers import Shape  # noqa: E402
+
+
+def test_timing_summarises_repeated_runs():
+    timing = Timing.of([5.0, 1.0, 2.0, 3.0, 4.0])
+    assert timing == Timing(fastest=1.0, low=2.0, median=3.0, high=5.0)
+    assert timing.times(10).median == 30.0
+
+
+def test_providers_run_in_turn_and_a_slow_one_only_once():
+    calls = []
+    works = {
+        "fast": lambda: calls.append("fast"),
+        "slow": lambda: (calls.append("slow"), time.sleep(0.2)),
+    }
+    timings = measure.time_in_turn(works, 0.1)
+    assert calls.count("slow") == 2  # to warm up, and once
+    assert calls.count("fast") > 3
+    assert timings["slow"].fastest >= 0.2
+    assert timings["fast"].fastest < timings["slow"].fastest
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
+def test_peak_memory_counts_what_a_call_takes_for_a_while():
+    program = (
+        "from benchmarks.measure import peak_memory\n"
+        "import numpy as np\n"
+        "def work():\n"
+        "    np.ones(40_000_000 // 8).sum()\n"
+        "print(peak_memory(work, 'cpu'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) == pytest.approx(40e6, rel=0.1)
+
+
+@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="needs Linux")
+def test_work_of_other_processes_is_seen_and_our_own_is_not(monkeypatch):
+    # Seconds elapsed, of everybody, and of our own, before and after.
+    readings = iter([(10.0, 100.0, 7.0), (14.0, 108.0, 9.0)])
+    real = measure.OtherLoad._seconds()
+    assert real[1] >= 0
+    monkeypatch.setattr(measure.OtherLoad, "_seconds", staticmethod(lambda: next(readings)))
+    assert measure.OtherLoad().cores() == pytest.approx((8 - 2) / 4)
+
+
+def test_a_section_replaces_its_own_part_of_the_record(tmp_path):
+    path = tmp_path / "new" / "cpu.json"
+    row = record.timed_row("work", "cpu", Shape(2, 3, 4), 5, Timing(1.0, 2.0, 3.0, 4.0), more=6)
+    record.store(path, {"first": {"rows": []}, "second": {"rows": [row]}})
+    found = record.store(path, {"first": {"rows": [row, row]}})
+    assert found == record.load(path)
+    assert len(record.rows(found, "work")) == 3
+    assert record.rows(found, "work")[0]["seconds"]["median"] == 3.0
+    assert record.rows(found, "other") == []
+
+
+def test_operations_and_traffic_are_those_of_the_tensors():
+    shape = Shape(D=3, H=5, K=2)
+    sizes = {"W": 15, "c": 5, "rho": 3, "V": 3 * 5 * 6, "b": 18}
+    assert shape.traffic(7, 2) == 4 * (7 * 3 + 2 * sum(sizes.values()))
+    assert shape.operations(7, 3) == 3 * 2 * 7 * sizes["V"]
+
+
+def test_the_pages_tables_are_those_of_the_records():
+    """No figure is typed by hand: python -m benchmarks.tables writes them."""
+    page = tables.PAGE.read_text()
+    assert tables.with_tables(page) == page
+    assert "<!-- cpu table -->\n" in page
+
+
+def test_gpu_records_have_the_form_that_the_tables_take():
+    rows = [
+        record.timed_row(
+            "log density", "gpu exact", Shape(2, 3, 4), 5, Timing(0.001, 2.0, 3.0, 4.0),
+            share_of_product_rate=0.5, share_of_copy_rate=0.25, error_nats=1e-5,
+        )
+    ]  # fmt: skip
+    facts = {
+        "hardware": {"gpu": "a GPU"},
+        "versions": {"torch": "2"},
+        "time": "2000-01-01T00:00",
+        "limits": {"product_flops": 1e12, "copy_bytes_per_second": 1e9},
+    }
+    text = tables.gpu_table({"kernels": facts | {"rows": rows}})
+    assert "| log density, D=2 H=3 K=4, 5 rows | gpu exact | 1 | 3,000 |  | 50% | 25% |" in text
+    assert "1.0e-05" in text
+
+
+def test_the_gpu_benchmark_can_be_imported_without_a_gpu():
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("needs Triton")
+    program = "import benchmarks.bench_gpu_kernels"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
