@@ -112,9 +112,13 @@ def test_scores_terms_and_means_agree(name):
 def test_scaling_the_data_shifts_the_log_density(name, s):
     """Densities are of the data as given: a factor of s costs D log s nats."""
     X = make_X()
-    plain, scaled = (clone(ESTIMATORS[name]).set_params(dtype="float64") for _ in range(2))
+    plain, scaled = (clone(ESTIMATORS[name]) for _ in range(2))
     for model, data in ((plain, X), (scaled, s * X + 5)):
-        if model.family == "laplace":  # its gradient jumps: large steps make much of rounding
+        if "dtype" in model.get_params():  # a Gaussian has none
+            model.set_params(dtype="float64")
+        if (
+            model.get_params().get("family") == "laplace"
+        ):  # its gradient jumps: large steps make much of rounding
             model.set_params(learning_rate=1e-3)
         model.fit(data)
     np.testing.assert_allclose(
