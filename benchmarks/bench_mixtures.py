@@ -2,9 +2,9 @@
 
 Times one iteration (expectation and maximisation) on N x 63 rows with K = 100 components, ours and
 scikit-learn's in turn in one run, from the same parameters and in the same precision, and compares
-the log-likelihoods that they find (scikit-learn adds 1e-6 to variances). Where there is a GPU, ours
-runs on it too, and 1,000 minibatch iterations of the paper (K = 200, 20,000 rows each) are timed as
-a whole. Rows are synthetic, with the correlations of image patches. Writes
+the log-likelihoods that they find (scikit-learn adds 1e-6 to variances). Where there is a GPU,
+ours runs on it too, and 1,000 minibatch iterations of the paper (K = 200, 20,000 rows each) are
+timed as a whole. Rows are synthetic, with the correlations of image patches. Writes
 benchmarks/results/mixtures-DEVICE.json.
 """
 
