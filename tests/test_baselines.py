@@ -293,6 +293,19 @@ def test_fvbn_smaller_models_in_a_bank_are_those_models():
     torch.testing.assert_close(small.log_prob(rows), bank[0].log_prob(rows))
 
 
+def test_progress_is_drawn_when_asked(capfd):
+    X = make_X(60)
+    for model in (
+        FVBN(n_hidden=[1, 4], epochs=40, patience=1, verbose=1, **QUICK),
+        MixtureOfGaussians([1, 2], verbose=1, **QUICK),
+    ):
+        model.fit(X)
+        shown = capfd.readouterr()
+        assert shown.out == ""
+        assert "held out" in shown.err
+        assert "nan" not in shown.err
+
+
 def test_fvbn_beats_a_gaussian_where_the_data_is_curved():
     rng = np.random.default_rng(0)
     a = rng.normal(size=3000)

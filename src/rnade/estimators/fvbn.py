@@ -1,7 +1,7 @@
 """FVBN as a scikit-learn estimator."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -236,7 +236,7 @@ class FVBN(AbstractConditionalsEstimator):
                 weights=training.weights,
                 validation_weights=held_out.weights,
                 noise_width=self._noise_width(x),
-                on_epoch=None if on_epoch is None else lambda row: on_epoch(_summed(row, D)),
+                on_epoch=None if on_epoch is None else _summed(on_epoch, D),
             )
         scores = np.asarray(outcome.best_score).reshape(n_candidates, D)
         best = scores.argmax(0)
@@ -283,10 +283,14 @@ def _of_chosen(history: list[HistoryRow], best: Any, n_candidates: int) -> list[
     return rows
 
 
-def _summed(row: HistoryRow, D: int) -> HistoryRow:
-    """For a progress bar: of each column the best candidate now."""
-    sums = {
-        key: float(np.nansum(np.nanmax(np.reshape(row[key], (-1, D)), axis=0)))
-        for key in ("train", "validation")
-    }
-    return row | sums
+def _summed(on_epoch: Callable[[HistoryRow], None], D: int) -> Callable[[HistoryRow], None]:
+    """For a progress bar: sums over columns of the best candidate's last score."""
+    last: dict[str, Array] = {}
+
+    def on_row(row: HistoryRow) -> None:
+        for key in ("train", "validation"):
+            scores = np.fmax.reduce(np.reshape(np.asarray(row[key], np.float64), (-1, D)))
+            last[key] = np.where(np.isnan(scores), last.get(key, scores), scores)
+        on_epoch(row | {key: float(scores.sum()) for key, scores in last.items()})
+
+    return on_row
