@@ -289,7 +289,7 @@ def _summed(on_epoch: Callable[[HistoryRow], None], D: int) -> Callable[[History
 
     def on_row(row: HistoryRow) -> None:
         for key in ("train", "validation"):
-            scores = np.fmax.reduce(np.reshape(np.asarray(row[key], np.float64), (-1, D)))
+            scores: Array = np.fmax.reduce(np.reshape(np.asarray(row[key], np.float64), (-1, D)))
             last[key] = np.where(np.isnan(scores), last.get(key, scores), scores)
         on_epoch(row | {key: float(scores.sum()) for key, scores in last.items()})
 
