@@ -15,7 +15,17 @@ import torch
 from torch import Generator
 
 from rnade.families import AbstractFamily, Bernoulli, GaussianMixture, LaplaceMixture
-from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule, RNADEModule
+from rnade.nn import (
+    AbstractDensity,
+    AbstractGaussianMixture,
+    FVBNModule,
+    FVSBNModule,
+    GaussianModule,
+    MixtureOfFactorAnalyzersModule,
+    MixtureOfGaussiansModule,
+    NADEModule,
+    RNADEModule,
+)
 
 FAMILIES: dict[str, AbstractFamily] = {
     "gaussian-1": GaussianMixture(1),
@@ -27,7 +37,7 @@ FAMILIES: dict[str, AbstractFamily] = {
 MIXTURES = {name: f for name, f in FAMILIES.items() if name != "bernoulli"}
 
 # Constructors of modules of D dimensions; every property is tested on every entry.
-MODULES: dict[str, Callable[[int, Generator], AbstractAutoregressive]] = {
+MODULES: dict[str, Callable[[int, Generator], AbstractDensity]] = {
     "rnade-mog": lambda D, g: RNADEModule(D, 7, GaussianMixture(3), generator=g),
     "rnade-mol": lambda D, g: RNADEModule(D, 7, LaplaceMixture(3), generator=g),
     "rnade-sigmoid": lambda D, g: RNADEModule(
@@ -42,26 +52,48 @@ MODULES: dict[str, Callable[[int, Generator], AbstractAutoregressive]] = {
     "nade-random-order": lambda D, g: NADEModule(D, 5, order="random", generator=g),
     "fvsbn": lambda D, g: FVSBNModule(D, generator=g),
     "fvsbn-random-order": lambda D, g: FVSBNModule(D, order="random", generator=g),
+    "fvbn": lambda D, g: FVBNModule(D, 6, GaussianMixture(2), generator=g),
+    "fvbn-random-order": lambda D, g: FVBNModule(
+        D, 6, LaplaceMixture(2), activation="sigmoid", order="random", generator=g
+    ),
+    "gaussian": lambda D, g: GaussianModule(D),
+    "mog": lambda D, g: MixtureOfGaussiansModule(D, 3),
+    "mfa": lambda D, g: MixtureOfFactorAnalyzersModule(D, 3, min(2, D)),
+    "mfa-full": lambda D, g: MixtureOfFactorAnalyzersModule(D, 2, D),
 }
-REAL_MODULES = [name for name in MODULES if name.startswith("rnade")]
-BINARY_MODULES = [name for name in MODULES if not name.startswith("rnade")]
+BINARY_MODULES = [name for name in MODULES if name.startswith(("nade", "fvsbn"))]
+REAL_MODULES = [name for name in MODULES if name not in BINARY_MODULES]
 
 
-def make_module(name: str, D: int, seed: int = 0) -> AbstractAutoregressive:
+def random_components(
+    M: int, K: int, D: int, generator: Generator
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Fractions, means and covariances of M mixtures."""
+    alpha = torch.rand(M, K, generator=generator, dtype=torch.float64) + 0.2
+    mu = torch.randn(M, K, D, generator=generator, dtype=torch.float64)
+    root = torch.randn(M, K, D, D, generator=generator, dtype=torch.float64)
+    eye = torch.eye(D, dtype=torch.float64)
+    return alpha / alpha.sum(1, keepdim=True), mu, root @ root.mT / D + 0.3 * eye
+
+
+def make_module(name: str, D: int, seed: int = 0) -> AbstractDensity:
     """A float64 module whose parameters are all far from their starting values."""
     generator = Generator().manual_seed(seed)
     module = MODULES[name](D, generator).double()
+    if isinstance(module, AbstractGaussianMixture):
+        module.set_components(*random_components(1, module.n_components, D, generator))
+        return module
     with torch.no_grad():
         for p in module.parameters():
             p.add_(0.4 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
     return module
 
 
-def make_rows(module: AbstractAutoregressive, n: int, seed: int = 1) -> torch.Tensor:
+def make_rows(module: AbstractDensity, n: int, seed: int = 1) -> torch.Tensor:
     """Rows of the kind that the module takes."""
     generator = Generator().manual_seed(seed)
     x = torch.randn(n, module.n_dimensions, generator=generator, dtype=torch.float64)
-    return (x > 0).double() if isinstance(module.family, Bernoulli) else x
+    return (x > 0).double() if isinstance(getattr(module, "family", None), Bernoulli) else x
 
 
 @pytest.fixture(params=range(2), ids=lambda s: f"seed{s}")

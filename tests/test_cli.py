@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from rnade import FVSBN, NADE, RNADE, __version__, load
+from rnade import RNADE, __version__, load
 from rnade.cli import main
 from rnade.cli.fit import default_output, estimators
 from rnade.cli.options import split_names
@@ -102,10 +102,10 @@ def as_columns(text):
 def test_every_parameter_is_an_option_with_help(rnade):
     options = {p.name: p.annotation.__metadata__[0] for p in settings_parameters(estimators())}
     kinds = {}
-    for kind in (RNADE, NADE, FVSBN):
+    for kind in estimators().values():
         for name in inspect.signature(kind).parameters:
             kinds.setdefault(name, []).append(kind)
-    assert set(options) == set(kinds) - {"verbose"}
+    assert set(options) == set(kinds) - {"verbose", "search"}
     text = succeeded(rnade("fit", "--help"))
     for name, option in options.items():
         assert all(documented_parameters(kind.__doc__)[name].text for kind in kinds[name])
@@ -116,7 +116,7 @@ def test_every_parameter_is_an_option_with_help(rnade):
 def test_help_comes_from_the_docstring(rnade):
     text = re.sub(r"[\s│]+", " ", succeeded(rnade("fit", "--help")))
     assert "Share of the rows held out, for early stopping and for p-values." in text
-    assert "Hidden units. Default: 50. (Only with --model rnade or nade.)" in text
+    assert "Hidden units. Default: 50. (Only with --model rnade or nade or fvbn.)" in text
     assert "--dequantize" in text
     assert "--no-dequantize" in text
     assert "--verbose" not in text
@@ -270,6 +270,28 @@ def test_fit_binary_models_keep_constant_columns(rnade, folder, model):
     estimator = load("bits.rnade")
     assert type(estimator).__name__ == model.upper()
     assert list(estimator.feature_names_in_) == ["p", "q", "k"]
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "name"),
+    [
+        ("gaussian", ["--shrinkage", "0.1"], "Gaussian"),
+        ("mog", ["--n-components", "1,2", "--n-init", "2"], "MixtureOfGaussians"),
+        ("mfa", ["--n-components", "2", "--n-factors", "search"], "MixtureOfFactorAnalyzers"),
+        ("fvbn", ["--n-hidden", "2,4", "--epochs", "2"], "FVBN"),
+    ],
+)
+def test_baselines_work_as_rnade_does(rnade, folder, model, settings, name):
+    """Fitted, described, scored and drawn from; the choice of size is one command."""
+    out = succeeded(rnade("fit", "data.csv", "--model", model, "--random-state", "0", *settings))
+    assert out.startswith(f"{name} of 120 rows and 3 columns")
+    assert f"{name}, fitted to 120 rows\n" in succeeded(rnade("info", "data.rnade"))
+    columns = as_columns(rnade("score", "data.rnade", "data.csv", "-q")[1])
+    expected = load("data.rnade").score_samples(read_table("data.csv").to_arrow())
+    np.testing.assert_allclose(np.array(columns["log_density"], float), expected)
+    assert set(columns["surprise"]) <= {"a", "b", "c"}
+    drawn = as_columns(succeeded(rnade("sample", "data.rnade", "-n", "4")))
+    assert [len(values) for values in drawn.values()] == [4, 4, 4]
 
 
 def test_fit_drops_rows_only_when_asked(rnade, folder):

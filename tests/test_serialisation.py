@@ -15,7 +15,16 @@ import safetensors.torch
 import torch
 
 import rnade.files
-from rnade import FVSBN, NADE, RNADE, load
+from rnade import (
+    FVBN,
+    FVSBN,
+    NADE,
+    RNADE,
+    Gaussian,
+    MixtureOfFactorAnalyzers,
+    MixtureOfGaussians,
+    load,
+)
 from rnade.exceptions import ModelFileError
 from rnade.serialisation import read_model, write_model
 
@@ -30,6 +39,11 @@ MODELS = {
     "rnade-retrain": RNADE(n_hidden=4, retrain=True, **QUICK),
     "nade-tied": NADE(n_hidden=4, tied_weights=True, **QUICK),
     "fvsbn": FVSBN(**QUICK),
+    "fvbn": FVBN(n_hidden=[3, 5], n_components=[1, 2], order="random", **QUICK),
+    "gaussian": Gaussian(random_state=0, device="cpu"),
+    "mog": MixtureOfGaussians([1, 2], random_state=0, device="cpu"),
+    "mog-float32": MixtureOfGaussians(2, dtype="float32", random_state=0, device="cpu"),
+    "mfa": MixtureOfFactorAnalyzers((2,), "search", random_state=0, device="cpu", max_iter=9),
 }
 
 

@@ -1,8 +1,8 @@
 """Exact densities for real-valued data by neural autoregressive models.
 
-``RNADE``, ``NADE`` and ``FVSBN`` are scikit-learn estimators and ``RNADESearchCV`` searches over
-their settings; ``rnade.nn`` holds the torch modules behind them; ``load`` reads a saved model.
-Everything loads on first use.
+``RNADE``, ``NADE`` and the baselines beside them are scikit-learn estimators and ``RNADESearchCV``
+searches over settings; ``rnade.nn`` holds the torch modules behind them; ``load`` reads a saved
+model. Everything loads on first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,30 @@ from typing import TYPE_CHECKING, Any
 from rnade._version import __version__
 
 if TYPE_CHECKING:
-    from rnade.estimators import FVSBN, NADE, RNADE, RNADESearchCV, load
+    from rnade.estimators import (
+        FVBN,
+        FVSBN,
+        NADE,
+        RNADE,
+        Gaussian,
+        MixtureOfFactorAnalyzers,
+        MixtureOfGaussians,
+        RNADESearchCV,
+        load,
+    )
 
-__all__ = ["FVSBN", "NADE", "RNADE", "RNADESearchCV", "__version__", "load"]
+__all__ = [
+    "FVBN",
+    "FVSBN",
+    "NADE",
+    "RNADE",
+    "Gaussian",
+    "MixtureOfFactorAnalyzers",
+    "MixtureOfGaussians",
+    "RNADESearchCV",
+    "__version__",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

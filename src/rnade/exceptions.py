@@ -21,6 +21,10 @@ class TrainingDivergedError(RnadeError, RuntimeError):
     """Training met non-finite gradients again and again, at smaller and smaller rates."""
 
 
+class SingularDataError(RnadeError, ValueError):
+    """A covariance has no inverse: the rows lie in a plane of fewer dimensions."""
+
+
 class CheckpointError(RnadeError, ValueError):
     """A checkpoint is damaged, or of another run. It is never overwritten."""
 

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from rnade.training import Bank
+from rnade.training import Bank, HistoryRow
 
 
 @contextmanager
@@ -72,6 +72,36 @@ def bank_bar(description: str, *, shown: bool) -> Iterator[Callable[[Bank], None
             )
 
         yield on_epoch
+
+
+@contextmanager
+def training_bar(
+    description: str, n_epochs: int, *, shown: bool
+) -> Iterator[Callable[[HistoryRow], None] | None]:
+    """Give a function to call with each row of a history, or None if nothing is `shown`."""
+    if not shown:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("epochs {task.fields[scores]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(description, total=n_epochs, scores="")
+
+        def on_epoch(row: HistoryRow) -> None:
+            held_out = row["validation"]
+            scores = f"train {row['train']:.3f}"
+            scores += "" if held_out is None else f", held out {held_out:.3f} nats"
+            progress.update(task, completed=row["epoch"], scores=scores)
+
+        yield on_epoch
+        # Early stopping ends before the last epoch: the bar is full all the same.
+        progress.update(task, total=progress.tasks[0].completed)
 
 
 # Settings that the table of a search shows, and seconds between two looks at them.

@@ -36,13 +36,25 @@ class Model(StrEnum):
     rnade = "rnade"
     nade = "nade"
     fvsbn = "fvsbn"
+    fvbn = "fvbn"
+    gaussian = "gaussian"
+    mog = "mog"
+    mfa = "mfa"
 
 
 def estimators() -> dict[str, type]:
     """Give the estimators by the names that ``--model`` takes."""
-    from rnade import FVSBN, NADE, RNADE
+    import rnade
 
-    return {"rnade": RNADE, "nade": NADE, "fvsbn": FVSBN}
+    return {
+        "rnade": rnade.RNADE,
+        "nade": rnade.NADE,
+        "fvsbn": rnade.FVSBN,
+        "fvbn": rnade.FVBN,
+        "gaussian": rnade.Gaussian,
+        "mog": rnade.MixtureOfGaussians,
+        "mfa": rnade.MixtureOfFactorAnalyzers,
+    }
 
 
 def default_output(data: str) -> Path:
@@ -70,7 +82,12 @@ def fit(
         ),
     ] = None,
     model: Annotated[
-        Model, typer.Option(help="rnade for real-valued columns; nade and fvsbn for binary ones.")
+        Model,
+        typer.Option(
+            help="rnade, or a baseline for real-valued columns: gaussian, mog (mixture of"
+            " Gaussians), mfa (of factor analysers), fvbn (untied networks); nade and fvsbn are"
+            " for binary columns."
+        ),
     ] = Model.rnade,
     search: Annotated[
         bool | None,
@@ -108,7 +125,7 @@ def fit(
         missing.value,
         exclude=split_names(exclude) or (),
         # The density of a constant is infinite, but a bit that never changes is a bit.
-        constant="leave out" if model is Model.rnade else "keep",
+        constant="keep" if model in (Model.nade, Model.fvsbn) else "leave out",
     )
     _say_what_is_left_out(table, quiet=quiet)
     estimator.fit(table.to_arrow())

@@ -118,11 +118,15 @@ def warn_of_spikes(estimator: Any, resolution: Resolution) -> None:
     labels = column_labels(estimator)
     rounded = [label for label, step in zip(labels, resolution.steps, strict=True) if step > 0]
     if rounded:
+        remedy = (
+            "; dequantize=True spreads each value over its rounding interval"
+            if hasattr(estimator, "dequantize")
+            else ""
+        )
         warnings.warn(
             f"Whole-number or heavily repeated values in {some(rounded)}: a density can spike on"
             " them, so log-likelihoods there say little. With sigma_floor='auto' no component is"
-            " narrower than the column's resolution; dequantize=True spreads each value over its"
-            " rounding interval.",
+            f" narrower than the column's resolution{remedy}.",
             SpikeWarning,
             stacklevel=4,
         )

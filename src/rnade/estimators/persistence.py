@@ -11,6 +11,10 @@ from torch import Tensor
 from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.fitted_rows import FittedRows
+from rnade.estimators.fvbn import FVBN
+from rnade.estimators.gaussian import Gaussian
+from rnade.estimators.mfa import MixtureOfFactorAnalyzers
+from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.rnade import RNADE
 from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
@@ -22,6 +26,10 @@ CLASSES: dict[str, type[AbstractDensityEstimator]] = {
     "RNADE": RNADE,
     "NADE": NADE,
     "FVSBN": FVSBN,
+    "FVBN": FVBN,
+    "Gaussian": Gaussian,
+    "MixtureOfGaussians": MixtureOfGaussians,
+    "MixtureOfFactorAnalyzers": MixtureOfFactorAnalyzers,
 }
 
 
@@ -84,7 +92,7 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> AbstractDensi
 
     Returns
     -------
-    RNADE, NADE or FVSBN
+    An estimator of the class that was saved
         It scores and samples exactly as the one that was saved.
 
     Raises

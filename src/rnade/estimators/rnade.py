@@ -1,15 +1,14 @@
 """RNADE as a scikit-learn estimator."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from torch import Generator
 
-from rnade.checks import number_between, unknown_name
+from rnade.checks import unknown_name
 from rnade.estimators.base import N_FOLDS, AbstractAutoregressiveEstimator, Planned
 from rnade.estimators.inputs import check_not_constant, warn_of_spikes
+from rnade.estimators.settings import scale_floors
 from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
@@ -252,14 +251,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         return Standardiser.fit(X, weights), resolution
 
     def _floors(self, resolution: Resolution) -> Array:
-        if isinstance(self.sigma_floor, str):
-            if self.sigma_floor != "auto":
-                raise ValueError(
-                    f"sigma_floor must be 'auto' or a number >= 0; got {self.sigma_floor!r}."
-                )
-            return super()._floors(resolution)
-        floor = number_between(self.sigma_floor, "sigma_floor", 0, math.inf, open_low=False)
-        return np.full(len(resolution.steps), floor)
+        return scale_floors(self.sigma_floor, resolution, self.standardiser_)
 
     def _noise_width(self, resolution: Resolution | None) -> Array | None:
         if not self.dequantize or resolution is None or not resolution.steps.any():

@@ -1,12 +1,15 @@
 """Settings that users give by name, as torch and NumPy take them."""
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from rnade.checks import unknown_name
+from rnade.checks import number_between, unknown_name
+from rnade.families.base import Array
+from rnade.preprocessing import Resolution, Standardiser
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -33,3 +36,13 @@ def resolve_device(device: str) -> torch.device:
             " Use device='cpu' or device='auto'."
         )
     return torch.device(device)
+
+
+def scale_floors(sigma_floor: object, resolution: Resolution, standardiser: Standardiser) -> Array:
+    """Smallest scale of a component in each standardised column, from what the user gave."""
+    if isinstance(sigma_floor, str):
+        if sigma_floor != "auto":
+            raise ValueError(f"sigma_floor must be 'auto' or a number >= 0; got {sigma_floor!r}.")
+        return resolution.floors(standardiser.scale)
+    floor = number_between(sigma_floor, "sigma_floor", 0, math.inf, open_low=False)
+    return np.full(len(resolution.steps), floor)

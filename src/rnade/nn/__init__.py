@@ -4,7 +4,12 @@ from rnade.nn.autoregressive import AbstractAutoregressive
 from rnade.nn.bank import AbstractBank, AbstractTrainable
 from rnade.nn.base import AbstractDensity
 from rnade.nn.ensemble import EnsembleModule
+from rnade.nn.fvbn import FVBNModule
 from rnade.nn.fvsbn import FVSBNModule
+from rnade.nn.gaussian import GaussianModule
+from rnade.nn.mfa import MixtureOfFactorAnalyzersModule
+from rnade.nn.mixture import AbstractGaussianMixture
+from rnade.nn.mog import MixtureOfGaussiansModule
 from rnade.nn.nade import NADEModule
 from rnade.nn.rnade import RNADEModule
 
@@ -12,9 +17,14 @@ __all__ = [
     "AbstractAutoregressive",
     "AbstractBank",
     "AbstractDensity",
+    "AbstractGaussianMixture",
     "AbstractTrainable",
     "EnsembleModule",
+    "FVBNModule",
     "FVSBNModule",
+    "GaussianModule",
+    "MixtureOfFactorAnalyzersModule",
+    "MixtureOfGaussiansModule",
     "NADEModule",
     "RNADEModule",
 ]

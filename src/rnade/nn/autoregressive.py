@@ -61,7 +61,7 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
         self.family = family
         self.activation: Activation = check_activation(activation)
         self.backend = backend
-        self.register_buffer("order", _make_order(order, n_models, n_dimensions, generator))
+        self.register_buffer("order", make_order(order, n_models, n_dimensions, generator))
         floor = torch.full((n_models, n_dimensions), -torch.inf)
         self.register_buffer("log_floor", floor)
 
@@ -242,7 +242,7 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
         super()._load_from_state_dict(*args, **kwargs)
 
 
-def _make_order(order: Order, n_models: int, n_dimensions: int, generator: Generator) -> Tensor:
+def make_order(order: Order, n_models: int, n_dimensions: int, generator: Generator) -> Tensor:
     """Orders of shape (M, D) from what the user gave."""
     # On the CPU whatever the default device: a model file is first read on none ("meta").
     identity = torch.arange(n_dimensions, device="cpu")

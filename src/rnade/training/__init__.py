@@ -1,6 +1,7 @@
-"""Training: recipes, updates, the gradient loop, and banks of models trained as one program."""
+"""Training: recipes, updates, the gradient loop, banks trained as one program; EM for mixtures."""
 
 from rnade.training.bank import Bank, Member, RowSet, Trained
+from rnade.training.em import PAPER_EM, EMSettings, fit_mixture
 from rnade.training.recipe import MODERN, PAPER, Recipe, make_recipe
 from rnade.training.run import HistoryRow
 from rnade.training.sgd import Outcome, diverged_error, train
@@ -8,7 +9,9 @@ from rnade.training.sgd import Outcome, diverged_error, train
 __all__ = [
     "MODERN",
     "PAPER",
+    "PAPER_EM",
     "Bank",
+    "EMSettings",
     "HistoryRow",
     "Member",
     "Outcome",
@@ -16,6 +19,7 @@ __all__ = [
     "RowSet",
     "Trained",
     "diverged_error",
+    "fit_mixture",
     "make_recipe",
     "train",
 ]

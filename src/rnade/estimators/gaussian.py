@@ -1,0 +1,171 @@
+"""A full-covariance Gaussian as a scikit-learn estimator."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rnade.checks import number_between
+from rnade.estimators.conditionals import AbstractConditionalsEstimator
+from rnade.estimators.density import Rows
+from rnade.estimators.inputs import check_not_constant, column_labels, some
+from rnade.exceptions import SingularDataError
+from rnade.families.base import Array
+from rnade.nn import GaussianModule
+from rnade.preprocessing import Standardiser
+from rnade.training import Outcome
+from rnade.training.em_steps import not_below_floor
+
+# A column is taken for a linear function of others if they leave less than this of its variance.
+SMALLEST_SHARE = 1e-12
+
+
+class Gaussian(AbstractConditionalsEstimator):
+    """Gaussian with full covariance: mean and covariance of the rows, in closed form.
+
+    The simplest model of a table, and the one to beat. Nothing is added to the covariance unless
+    asked for; where it has no inverse, `fit` says why.
+
+    Parameters
+    ----------
+    shrinkage : float
+        From 0 to 1: how far to shrink correlations towards 0.
+    sigma_floor : float
+        Smallest standard deviation in any direction, in units of the columns' own.
+    validation_fraction : float
+        Share of the rows held out for p-values and the held-out score.
+    retrain : bool
+        Afterwards fit again to all rows; p-values and the held-out score stay those of the first
+        fit.
+    device : {"auto", "cpu", "cuda"}
+        Where to compute.
+    random_state : int, RandomState instance or None
+        Seed of the choice of held-out rows.
+    verbose : int
+        Not used: there is nothing to wait for.
+
+    Attributes
+    ----------
+    module_ : rnade.nn.GaussianModule
+        The fitted torch module, in float64, on standardised columns.
+    mean_ : array of shape (D,)
+        In the data's units.
+    covariance_ : array of shape (D, D)
+        In the data's units.
+    n_features_in_, feature_names_in_, n_rows_, validation_scores_, fit_seconds_
+        As of `RNADE`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rnade import Gaussian
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = Gaussian(random_state=0).fit(X)
+    >>> bool(np.allclose(model.mean_, X.mean(0)))
+    True
+    """
+
+    dtype = "float64"
+
+    def __init__(
+        self,
+        *,
+        shrinkage: float = 0.0,
+        sigma_floor: float = 0.0,
+        validation_fraction: float = 0.1,
+        retrain: bool = True,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.shrinkage = shrinkage
+        self.sigma_floor = sigma_floor
+        self.validation_fraction = validation_fraction
+        self.retrain = retrain
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def mean_(self) -> Array:
+        """Mean of the fitted density, in the data's units."""
+        return self.standardiser_.inverse(self.module_.mu[0, 0].cpu().numpy())
+
+    @property
+    def covariance_(self) -> Array:
+        """Covariance of the fitted density, in the data's units."""
+        scale = self.standardiser_.scale
+        C: Array = self.module_.covariances()[0, 0].cpu().numpy()
+        return C * scale[:, None] * scale
+
+    def _check_settings(self) -> None:
+        number_between(self.shrinkage, "shrinkage", 0, 1, open_low=False)
+        number_between(self.sigma_floor, "sigma_floor", 0, math.inf, open_low=False)
+
+    def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, None]:
+        check_not_constant(self, X)
+        return Standardiser.fit(X, weights), None
+
+    def _empty_module(self, n_dimensions: int) -> GaussianModule:
+        return GaussianModule(n_dimensions)
+
+    def _train(
+        self, training: Rows, held_out: Rows | None, seed: int, target: float | None
+    ) -> tuple[GaussianModule, Outcome]:
+        x, D = training.x, training.x.shape[1]
+        w = torch.ones_like(x[:, 0]) if training.weights is None else training.weights
+        w = w / w.sum()
+        mean = w @ x
+        covariance = ((x - mean) * w[:, None]).T @ (x - mean)
+        variance = covariance.diagonal().clone()
+        covariance *= 1 - self.shrinkage
+        covariance.diagonal().copy_(variance)
+        floor = torch.full_like(mean, self.sigma_floor**2)
+        covariance = not_below_floor(covariance, floor)
+        self._check_not_singular(covariance, len(x))
+        module = GaussianModule(D).to(x.device, x.dtype)
+        module.set_components(torch.ones(1, 1), mean[None, None], covariance[None, None])
+        with torch.no_grad():
+            train = float((module.log_prob(x) * w).sum())
+            validation = None if held_out is None else float(module.log_prob(held_out.x).mean())
+        row = {
+            "epoch": 0,
+            "rate": 1.0,
+            "train": train,
+            "validation": validation,
+            "seconds": 0.0,
+            "skipped": 0,
+        }
+        return module, Outcome([row], 0, train if validation is None else validation, train)
+
+    def _check_not_singular(self, covariance: Tensor, n_rows: int) -> None:
+        """Raise an error that names the columns that are linear functions of those before."""
+        D = len(covariance)
+        if n_rows <= D and not (self.shrinkage or self.sigma_floor):
+            raise SingularDataError(
+                f"{n_rows} training rows (those held out do not count) are too few for the"
+                f" covariance of {D} columns: at least {D + 1} are needed. Give more rows, use"
+                " fewer columns, or set shrinkage or sigma_floor above 0."
+            )
+        L, failed = torch.linalg.cholesky_ex(covariance)
+        share = L.diagonal().square() / covariance.diagonal()  # not explained by those before
+        if not failed and bool((share > SMALLEST_SHARE).all()):
+            return
+        labels, dependent = column_labels(self), []
+        kept: list[int] = []
+        for d in range(D):
+            left = covariance[d, d]
+            if kept:
+                cross = covariance[kept, d]
+                left = left - cross @ torch.linalg.solve(covariance[kept][:, kept], cross)
+            if left > SMALLEST_SHARE * covariance[d, d]:
+                kept.append(d)
+            else:
+                dependent.append(labels[d])
+        # Rounding may hide which column it is.
+        named = some(dependent) if dependent else "a column"
+        raise SingularDataError(
+            f"The covariance has no inverse: {named} can be computed exactly from the columns"
+            " before. Leave out such columns, or set shrinkage or sigma_floor above 0."
+        )

@@ -1,0 +1,238 @@
+"""What all mixtures of Gaussians share, however their covariances are kept."""
+
+import abc
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from rnade.checks import positive_int
+from rnade.families import Conditional, GaussianMixture
+from rnade.nn.base import AbstractDensity
+
+# Numbers in the largest array that a density makes, by device. A processor is fastest while it
+# stays in the cache; a GPU wants large products.
+CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**27}
+# Columns of a triangular matrix that are multiplied together.
+BLOCK = 16
+
+# Log joint density of rows, (M, B, D), and components: (M, B, K).
+LogJoint = Callable[[Tensor], Tensor]
+
+
+class AbstractGaussianMixture(AbstractDensity):
+    r"""Mixture of K Gaussians, :math:`\sum_k \alpha_k N(x; \mu_k, \Sigma_k)`.
+
+    Subclasses say how covariances are kept: `covariance_factor` gives their Cholesky factors, and
+    `log_joint` the fastest way to the densities.
+
+    Parameters
+    ----------
+    n_dimensions : int
+        D.
+    n_components : int
+        K.
+    n_models : int
+        M.
+    """
+
+    log_alpha: Tensor
+    mu: Tensor
+
+    def __init__(self, n_dimensions: int, n_components: int, n_models: int = 1) -> None:
+        super().__init__(n_dimensions, n_models)
+        self.n_components = positive_int(n_components, "n_components")
+
+    @abc.abstractmethod
+    def covariance_factor(self) -> Float[Tensor, "M K D D"]:
+        """Lower triangular L with covariance L L'."""
+
+    @abc.abstractmethod
+    def log_joint(self) -> LogJoint:
+        """Prepare the function that gives log alpha_k + log N(x; mu_k, Sigma_k).
+
+        What depends on the parameters alone is computed here, once for many chunks of rows.
+        """
+
+    @abc.abstractmethod
+    def set_components(
+        self,
+        alpha: Float[Tensor, "M K"],
+        mu: Float[Tensor, "M K D"],
+        covariance: Float[Tensor, "M K D D"],
+    ) -> None:
+        """Take these components, or the nearest that this kind of mixture can be."""
+
+    def covariances(self) -> Float[Tensor, "M K D D"]:
+        """Covariance of each component."""
+        L = self.covariance_factor()
+        return L @ L.mT
+
+    @property
+    def order(self) -> Int[Tensor, "M D"]:
+        """Order of the conditionals: the columns' own."""
+        return torch.arange(self.n_dimensions, device=self.device).expand(self.n_models, -1)
+
+    def log_conditionals(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B D"]:
+        r"""The D terms log p(x_d | x_<d) of each row, in nats; they sum to `log_prob`.
+
+        With :math:`y = L_k^{-1}(x - \mu_k)` the first d entries of y give the density of the first
+        d dimensions, so that all conditionals come from one triangular solution.
+        """
+        L = self.covariance_factor()
+        log_scale = L.diagonal(dim1=-2, dim2=-1).log()  # (M, K, D)
+
+        def terms(x: Tensor) -> Tensor:
+            centred = (x[:, None] - self.mu[:, :, None]).mT  # (M, K, D, B)
+            y = torch.linalg.solve_triangular(L, centred, upper=False)
+            log_terms = log_normal_terms(y, log_scale[..., None])
+            before = self.log_alpha[:, :, None, None] + torch.cat(
+                [torch.zeros_like(y[..., :1, :]), log_terms.cumsum(-2)], dim=-2
+            )  # (M, K, D + 1, B)
+            return before.logsumexp(1).diff(dim=1).mT
+
+        return self._without_model_axis(self._in_chunks(terms, self._checked(x)))
+
+    def conditional(self, d: int, x_before: Float[Tensor, "B n_before"]) -> Conditional:
+        """The one-dimensional mixture of dimension d given those before it.
+
+        Parameters
+        ----------
+        d : int
+            Dimension, counted from 0.
+        x_before : Tensor of shape (B, d)
+
+        Returns
+        -------
+        Conditional
+            With `log_prob`, `pdf`, `cdf` and `sample`, one density a row.
+        """
+        if self.n_models != 1:
+            raise ValueError(f"conditional() takes one model; this is a bank of {self.n_models}.")
+        if not 0 <= d < self.n_dimensions:
+            raise ValueError(f"Expected d from 0 to {self.n_dimensions - 1}; got {d}.")
+        if x_before.ndim != 2 or x_before.shape[1] != d:
+            raise ValueError(
+                f"Dimension {d} has {d} dimensions before it: expected x_before of shape"
+                f" (B, {d}); got {tuple(x_before.shape)}."
+            )
+        return self._conditional(d, x_before, self.covariance_factor()[0], 0)
+
+    def _conditional(self, d: int, x_before: Tensor, L: Tensor, model: int) -> Conditional:
+        mu, log_alpha = self.mu[model], self.log_alpha[model]
+        centred = (x_before - mu[:, None, :d]).mT  # (K, d, B)
+        y = torch.linalg.solve_triangular(L[:, :d, :d], centred, upper=False)
+        log_scale = L.diagonal(dim1=-2, dim2=-1).log()  # (K, D)
+        log_weight = log_alpha[:, None] + log_normal_terms(y, log_scale[:, :d, None]).sum(1)
+        mean = mu[:, d, None] + (L[:, d, None, :d] @ y)[:, 0]
+        z = torch.cat([log_weight, mean, log_scale[:, d, None].expand_as(mean)])  # (3 K, B)
+        return Conditional(GaussianMixture(self.n_components), z.T)
+
+    def _log_prob(self, x: Tensor) -> Tensor:
+        log_joint = self.log_joint()
+        return self._in_chunks(lambda piece: log_joint(piece).logsumexp(-1), x)
+
+    def chunk_rows(self) -> int:
+        """How many rows are best computed together."""
+        return max(64, CHUNK_ELEMENTS[self.device.type] // self._numbers_per_row())
+
+    def _numbers_per_row(self) -> int:
+        """Numbers of the largest array that a density makes of a row."""
+        return self.n_models * max(self.n_components, BLOCK) * min(self.n_dimensions, BLOCK)
+
+    def _in_chunks(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        pieces = [function(piece) for piece in torch.split(x, self.chunk_rows(), dim=1)]
+        return torch.cat(pieces, dim=1) if len(pieces) != 1 else pieces[0]
+
+    def _sample(
+        self, n: int, generator: Generator, low: Tensor | None, high: Tensor | None
+    ) -> Tensor:
+        L = self.covariance_factor()
+        models = range(self.n_models)
+        if low is None and high is None:
+            return torch.stack([self._draws(n, generator, L[m], m) for m in models])
+        return torch.stack([self._draws_between(n, generator, L[m], m, low, high) for m in models])
+
+    def _draws(self, n: int, generator: Generator, L: Tensor, model: int) -> Tensor:
+        alpha = self.log_alpha[model].exp()
+        k = torch.multinomial(alpha, n, replacement=True, generator=generator)
+        x = torch.empty(n, self.n_dimensions, device=self.device, dtype=self.dtype)
+        x.normal_(generator=generator)
+        # One product a component; the rows' own factors would take n D^2 numbers.
+        for component in torch.unique(k).tolist():
+            rows = k == component
+            x[rows] = self.mu[model, component] + x[rows] @ L[component].mT
+        return x
+
+    def _draws_between(
+        self,
+        n: int,
+        generator: Generator,
+        L: Tensor,
+        model: int,
+        low: Tensor | None,
+        high: Tensor | None,
+    ) -> Tensor:
+        """Dimension after dimension, each conditional truncated to its range."""
+        pieces = []
+        for start in range(0, n, self.chunk_rows()):
+            x = L.new_empty(min(self.chunk_rows(), n - start), 0)
+            for d in range(self.n_dimensions):
+                drawn = self._conditional(d, x, L, model).sample(
+                    generator,
+                    low=None if low is None else low[d],
+                    high=None if high is None else high[d],
+                )
+                x = torch.cat([x, drawn[:, None]], dim=1)
+            pieces.append(x)
+        return torch.cat(pieces)
+
+
+def log_normal_terms(y: Tensor, log_scale: Tensor) -> Tensor:
+    """Log densities of independent normal values: y in units of the scale."""
+    return -y.square() / 2 - log_scale - math.log(2 * math.pi) / 2
+
+
+def triangle_blocks(D: int) -> Iterator[tuple[int, int]]:
+    """Rows [start, stop) of a lower triangular matrix, of which only columns < stop are not 0.
+
+    >>> list(triangle_blocks(40))
+    [(0, 16), (16, 32), (32, 40)]
+    """
+    for start in range(0, D, BLOCK):
+        yield start, min(start + BLOCK, D)
+
+
+def log_joint_of_factors(log_alpha: Tensor, mu: Tensor, L: Tensor) -> LogJoint:
+    r"""Log joint densities from Cholesky factors.
+
+    :math:`\log\alpha_k - |y|^2/2 - \log|L_k| - (D/2)\log 2\pi` with
+    :math:`y = L_k^{-1}x - L_k^{-1}\mu_k`: one matrix product for all components. In blocks of
+    rows of the triangle, which leave out most of the zeros: at D = 63, 0.63 of the products.
+    """
+    M, K, D = mu.shape
+    inverse = torch.linalg.solve_triangular(
+        L, torch.eye(D, dtype=L.dtype, device=L.device).expand_as(L), upper=False
+    )
+    shift = -inverse @ mu[..., None]  # (M, K, D, 1)
+    log_determinant = L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    constant = log_alpha - log_determinant - D * math.log(2 * math.pi) / 2
+    # Of the rows (1, x): the shift comes with the product.
+    affine = torch.cat([shift, inverse], dim=-1)
+    blocks = [
+        (stop, affine[:, :, start:stop, : stop + 1].reshape(M, -1, stop + 1).mT.contiguous())
+        for start, stop in triangle_blocks(D)
+    ]  # each (M, stop + 1, K * block)
+
+    def log_joint(x: Tensor) -> Tensor:
+        with_one = torch.cat([torch.ones_like(x[..., :1]), x], dim=-1)
+        squares = x.new_zeros(M, x.shape[1], K)
+        for stop, factor in blocks:
+            y = (with_one[..., : stop + 1] @ factor).view(M, x.shape[1], K, -1)
+            # A norm reads y once; its square and sum would write it again.
+            squares = squares + torch.linalg.vector_norm(y, dim=-1).square()
+        return constant[:, None] - squares / 2
+
+    return log_joint

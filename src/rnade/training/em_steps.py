@@ -1,0 +1,358 @@
+"""The two steps of EM for mixtures of Gaussians and of factor analysers.
+
+Sums over rows are gathered apart from the update they lead to: sums of chunks and of minibatches
+are added up, so that data of any size streams through. They are kept in float64.
+"""
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rnade.exceptions import SingularDataError
+from rnade.nn.mfa import MixtureOfFactorAnalyzersModule
+from rnade.nn.mixture import AbstractGaussianMixture, triangle_blocks
+from rnade.nn.mog import MixtureOfGaussiansModule
+
+# A component that explains less than this many rows is dead.
+DEAD_ROWS = 1e-3
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over rows, weighted by responsibilities.
+
+    Attributes
+    ----------
+    weight : Tensor of shape (M,)
+        Of all rows.
+    log_likelihood : Tensor of shape (M,)
+    n : Tensor of shape (M, K)
+    first : Tensor of shape (M, K, D)
+        Of x.
+    """
+
+    weight: Tensor
+    log_likelihood: Tensor
+    n: Tensor
+    first: Tensor
+
+    def add_(self, other: Self) -> None:
+        """Add the sums of other rows, in place."""
+        for f in fields(self):
+            getattr(self, f.name).add_(getattr(other, f.name))
+
+
+@dataclass(frozen=True)
+class GaussianSums(Sums):
+    """With the lower triangles of x x', of shape (M, K, D, D)."""
+
+    second: Tensor
+
+
+@dataclass(frozen=True)
+class FactorSums(Sums):
+    """With what each component's regression of x on its factors z needs.
+
+    Attributes
+    ----------
+    squares : Tensor of shape (M, K, D)
+        Of x * x.
+    factors : Tensor of shape (M, K, q)
+        Of z.
+    cross : Tensor of shape (M, K, D, q)
+        Of x z'.
+    factor_squares : Tensor of shape (M, K, q, q)
+        Of z z'.
+    """
+
+    squares: Tensor
+    factors: Tensor
+    cross: Tensor
+    factor_squares: Tensor
+
+
+S = TypeVar("S", bound=Sums)
+
+
+class GaussianTarget(NamedTuple):
+    """Parameters that maximise the expected log-likelihood, in the form that is averaged."""
+
+    alpha: Tensor
+    mu: Tensor
+    covariance: Tensor
+
+
+class FactorTarget(NamedTuple):
+    """Parameters that maximise the expected log-likelihood, in the form that is averaged."""
+
+    alpha: Tensor
+    mu: Tensor
+    Lambda: Tensor
+    psi: Tensor
+
+
+T = TypeVar("T", GaussianTarget, FactorTarget)
+
+
+class AbstractSteps(abc.ABC, Generic[S, T]):
+    """Expectation and maximisation for one kind of mixture.
+
+    Parameters
+    ----------
+    module : AbstractGaussianMixture
+    floor : Tensor of shape (D,)
+        Smallest variance of a component along each column; 0 for none.
+    """
+
+    def __init__(self, module: AbstractGaussianMixture, floor: Float[Tensor, " D"]) -> None:
+        self._mixture = module
+        self.floor = floor.to(module.device, torch.float64)
+
+    @torch.no_grad()
+    def gather(self, rows: Float[Tensor, "N D"], weights: Float[Tensor, " N"]) -> S:
+        """Sums over rows at the module's parameters: the expectation step.
+
+        Rows and weights may be on another device: they pass through the module's in chunks.
+        """
+        module, sums_of = self._mixture, self._prepared()
+        n = module.chunk_rows()
+        total = None
+        for x, w in zip(torch.split(rows, n), torch.split(weights, n), strict=True):
+            x, w = x.to(module.device, module.dtype), w.to(module.device, module.dtype)
+            sums = sums_of(x.expand(module.n_models, *x.shape), w)
+            if total is None:
+                total = sums
+            else:
+                total.add_(sums)
+        assert total is not None
+        return total
+
+    @abc.abstractmethod
+    def _prepared(self) -> Callable[[Tensor, Tensor], S]:
+        """The function that gives the sums of rows (M, B, D) with weights (B,)."""
+
+    @abc.abstractmethod
+    def current(self) -> T:
+        """Copies of the module's parameters, in float64."""
+
+    @abc.abstractmethod
+    def maximised(self, sums: S) -> T:
+        """Parameters from sums; components that no row belongs to stay as they are."""
+
+    @abc.abstractmethod
+    def take(self, target: T) -> None:
+        """Give the module these parameters."""
+
+    @torch.no_grad()
+    def move(self, sums: S, step_size: float = 1.0) -> None:
+        """Step from the module's parameters towards those of the maximisation step."""
+        target = self.maximised(sums)
+        if step_size < 1:
+            pairs = zip(self.current(), target, strict=True)
+            target = type(target)(*[torch.lerp(old, new, step_size) for old, new in pairs])
+        self.take(target)
+
+    @torch.no_grad()
+    def revive(self, model: int, component: int, row: Float[Tensor, " D"], alpha: float) -> None:
+        """Put a dead component on a row, with the shape of the model's heaviest component."""
+        fractions, means, *shapes = target = self.current()
+        heaviest = int(fractions[model].argmax())
+        fractions[model] *= 1 - alpha
+        fractions[model, component] = alpha
+        means[model, component] = row
+        for shape in shapes:
+            shape[model, component] = shape[model, heaviest]
+        self.take(target)
+
+    def _joint(self) -> Callable[[Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]:
+        """Responsibilities (times weights) of shape (M, B, K), and what all sums have."""
+        log_joint_of, M = self._mixture.log_joint(), self._mixture.n_models
+
+        def joint(x: Tensor, weights: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            log_joint = log_joint_of(x)
+            log_p = log_joint.logsumexp(-1, keepdim=True)
+            r = (log_joint - log_p).exp() * weights[:, None]
+            w = weights.double()
+            return r, {
+                "weight": w.sum().repeat(M),
+                "log_likelihood": (log_p[..., 0].double() * w).sum(1),
+                "n": r.sum(1, dtype=torch.float64),
+                "first": (r.mT @ x).double(),
+            }
+
+        return joint
+
+
+class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
+    """EM for a mixture of Gaussians with full covariances."""
+
+    def __init__(self, module: MixtureOfGaussiansModule, floor: Float[Tensor, " D"]) -> None:
+        super().__init__(module, floor)
+        self.module = module
+
+    def _prepared(self) -> Callable[[Tensor, Tensor], GaussianSums]:
+        joint = self._joint()
+
+        def sums_of(x: Tensor, weights: Tensor) -> GaussianSums:
+            r, shared = joint(x, weights)
+            (M, B, D), K = x.shape, r.shape[-1]
+            second = torch.zeros(M, K, D, D, dtype=torch.float64, device=x.device)
+            # Products of pairs of columns, times the responsibilities of all components at once:
+            # half the work of a product for each component, and none of its weighted copies.
+            for start, stop in triangle_blocks(D):
+                pairs = (x[:, :, start:stop, None] * x[:, :, None, :stop]).reshape(M, B, -1)
+                second[:, :, start:stop, :stop] = (r.mT @ pairs).view(M, K, -1, stop)
+            return GaussianSums(**shared, second=second)
+
+        return sums_of
+
+    def current(self) -> GaussianTarget:
+        """Copies of the module's parameters, in float64."""
+        m, L = self.module, self.module.L.detach().double()
+        return GaussianTarget(_copy(m.log_alpha).exp(), _copy(m.mu), L @ L.mT)
+
+    def maximised(self, sums: GaussianSums) -> GaussianTarget:
+        """Weighted means and covariances, the latter not below the floor in any direction."""
+        n = sums.n.clamp_min(DEAD_ROWS)[..., None]
+        mu = sums.first / n
+        second = sums.second.tril() + sums.second.tril(-1).mT
+        covariance = second / n[..., None] - mu[..., None] * mu[..., None, :]
+        alive = (sums.n > DEAD_ROWS)[..., None]
+        old = self.current()
+        return GaussianTarget(
+            sums.n / sums.weight[:, None],
+            torch.where(alive, mu, old.mu),
+            torch.where(alive[..., None], not_below_floor(covariance, self.floor), old.covariance),
+        )
+
+    def take(self, target: GaussianTarget) -> None:
+        """Give the module these parameters."""
+        self.module.log_alpha.copy_(target.alpha.log())
+        self.module.mu.copy_(target.mu)
+        L, failed = torch.linalg.cholesky_ex(target.covariance)
+        if bool(failed.any()):
+            raise SingularDataError(
+                f"The covariance of component {int(failed[0].nonzero()[0])} became singular: its"
+                " rows lie in a plane, or are too few. Use fewer components, or a sigma_floor"
+                " above 0."
+            )
+        self.module.L.copy_(L)
+
+
+class FactorSteps(AbstractSteps[FactorSums, FactorTarget]):
+    """EM for a mixture of factor analysers (Ghahramani and Hinton, 1996, section 3)."""
+
+    def __init__(self, module: MixtureOfFactorAnalyzersModule, floor: Float[Tensor, " D"]) -> None:
+        super().__init__(module, floor)
+        self.module = module
+
+    def _prepared(self) -> Callable[[Tensor, Tensor], FactorSums]:
+        joint, posterior = self._joint(), self.module.posterior()
+        M, K, q, D = posterior.weights.shape
+        factor_weights = posterior.weights.reshape(M, K * q, D).mT
+        shift = (posterior.weights @ self.module.mu[..., None]).view(M, 1, K * q)
+
+        def sums_of(x: Tensor, weights: Tensor) -> FactorSums:
+            r, shared = joint(x, weights)
+            z = torch.baddbmm(-shift, x, factor_weights).view(M, -1, K, q).transpose(1, 2)
+            weighted = z * r.mT[..., None]  # (M, K, B, q)
+            spread = shared["n"][..., None, None] * posterior.covariance.double()
+            return FactorSums(
+                **shared,
+                squares=(r.mT @ x.square()).double(),
+                factors=weighted.sum(2, dtype=torch.float64),
+                cross=(weighted.mT @ x[:, None]).mT.double(),
+                factor_squares=(weighted.mT @ z).double() + spread,
+            )
+
+        return sums_of
+
+    def current(self) -> FactorTarget:
+        """Copies of the module's parameters, in float64."""
+        m = self.module
+        return FactorTarget(
+            _copy(m.log_alpha).exp(), _copy(m.mu), _copy(m.Lambda), _copy(m.log_psi).exp()
+        )
+
+    def maximised(self, sums: FactorSums) -> FactorTarget:
+        """Regress x on the factors and a constant; what is left is noise, not below the floor."""
+        alive = (sums.n > DEAD_ROWS)[..., None]
+        n = sums.n.clamp_min(DEAD_ROWS)[..., None]
+        # Means in place of sums, and of the augmented factors (z, 1).
+        z = sums.factors / n
+        x_z = torch.cat([sums.cross / n[..., None], (sums.first / n)[..., None]], dim=-1)
+        z_z = torch.cat(
+            [
+                torch.cat([sums.factor_squares / n[..., None], z[..., None]], dim=-1),
+                torch.cat([z, torch.ones_like(n)], dim=-1)[..., None, :],
+            ],
+            dim=-2,
+        )
+        # A dead component's sums are all 0; it is put back below.
+        eye = torch.eye(z_z.shape[-1], dtype=z_z.dtype, device=z_z.device)
+        z_z = torch.where(alive[..., None], z_z, eye)
+        weights = torch.linalg.solve(z_z, x_z, left=False)  # (M, K, D, q + 1)
+        noise = sums.squares / n - (weights * x_z).sum(-1)
+        old = self.current()
+        return FactorTarget(
+            sums.n / sums.weight[:, None],
+            torch.where(alive, weights[..., -1], old.mu),
+            torch.where(alive[..., None], weights[..., :-1], old.Lambda),
+            torch.where(alive, torch.maximum(noise, self.floor), old.psi),
+        )
+
+    def take(self, target: FactorTarget) -> None:
+        """Give the module these parameters."""
+        if bool((target.psi <= 0).any()):
+            raise SingularDataError(
+                "The noise of a column became 0 in a component: its rows lie in a plane, or are"
+                " too few. Use fewer components or factors, or a sigma_floor above 0."
+            )
+        m = self.module
+        m.log_alpha.copy_(target.alpha.log())
+        m.mu.copy_(target.mu)
+        m.Lambda.copy_(target.Lambda)
+        m.log_psi.copy_(target.psi.log())
+
+
+def _copy(t: Tensor) -> Tensor:
+    return t.detach().to(torch.float64, copy=True)
+
+
+def steps_for(
+    module: AbstractGaussianMixture, floor: Float[Tensor, " D"]
+) -> AbstractSteps[Any, Any]:
+    """The steps of EM for this kind of mixture."""
+    if isinstance(module, MixtureOfGaussiansModule):
+        return GaussianSteps(module, floor)
+    if isinstance(module, MixtureOfFactorAnalyzersModule):
+        return FactorSteps(module, floor)
+    raise TypeError(f"There is no EM for a {type(module).__name__}.")
+
+
+def not_below_floor(
+    covariance: Float[Tensor, "*K D D"], floor: Float[Tensor, " D"]
+) -> Float[Tensor, "*K D D"]:
+    """Raise covariances to at least diag(floor) in every direction.
+
+    With columns in units of the floor, eigenvalues below 1 become 1. That is the covariance of
+    the greatest likelihood under this bound, so that EM still never goes down. An eigenvalue
+    decomposition is made only of those matrices that need it.
+    """
+    if not bool((floor > 0).all()):
+        return covariance
+    root = floor.sqrt()
+    units = root[:, None] * root
+    scaled = covariance / units
+    eye = torch.eye(len(floor), dtype=floor.dtype, device=floor.device)
+    _, low = torch.linalg.cholesky_ex(scaled - eye)
+    low = low > 0
+    if bool(low.any()):
+        values, vectors = torch.linalg.eigh(scaled[low])
+        scaled[low] = (vectors * values.clamp_min(1)[..., None, :]) @ vectors.mT
+    return scaled * units
