@@ -25,7 +25,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from rnade.backends import _gpu_tiling as tiling
-from rnade.backends import gpu, vectorised
+from rnade.backends import gpu, gpu_update, vectorised
 from rnade.backends.parameters import Parameters
 from rnade.families import make_family
 
@@ -122,7 +122,14 @@ def training_step(
     weights = torch.full((1, B), -1 / B, device="cuda")
     velocities = [torch.zeros_like(t) for t in leaves]
     one = torch.ones(1, device="cuda")
-    update = {"rate": 1e-6 * one, "scale": one, "usable": one.bool(), "momentum": 0.9}
+    rule = gpu_update.Rule("momentum", velocities, momentum=0.9 * one)
+    update = {
+        "rate": 1e-6 * one,
+        "scale": one,
+        "usable": one.bool(),
+        "unbias": one,
+        "forget": one[0],
+    }
 
     def step() -> None:
         total = gpu.weighted_log_likelihood(
@@ -130,7 +137,7 @@ def training_step(
             scale_mean_gradient=True, precision=precision,
         )  # fmt: skip
         gradients = torch.autograd.grad(total, leaves, one)
-        gpu.momentum_update(leaves, gradients, velocities, [0.0] * 5, **update)
+        gpu_update.update(leaves, gradients, rule, [None] * 5, [], **update)
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -141,7 +148,7 @@ def training_step(
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    graph.keep = (leaves, velocities, x, weights, update)  # type: ignore[attr-defined]
+    graph.keep = (leaves, rule, x, weights, update)  # type: ignore[attr-defined]
     return graph
 
 
