@@ -28,7 +28,7 @@ from benchmarks.measure import Timing, copy_rate, product
 from benchmarks.providers import Shape, make_parameters
 from benchmarks.record import RESULTS, Row, line, store, timed_row
 from rnade.backends import _gpu_tiling as tiling
-from rnade.backends import gpu, vectorised
+from rnade.backends import gpu, gpu_update, vectorised
 from rnade.backends.parameters import Parameters
 from rnade.families import make_family
 from rnade.records import run_facts
@@ -118,7 +118,14 @@ def training_step(shape: Shape, precision: str = "exact") -> torch.cuda.CUDAGrap
     weights = torch.full((1, B), -1 / B, device="cuda")
     velocities = [torch.zeros_like(t) for t in leaves]
     one = torch.ones(1, device="cuda")
-    update = {"rate": 1e-6 * one, "scale": one, "usable": one.bool(), "momentum": 0.9}
+    rule = gpu_update.Rule("momentum", velocities, momentum=0.9 * one)
+    update = {
+        "rate": 1e-6 * one,
+        "scale": one,
+        "usable": one.bool(),
+        "unbias": one,
+        "forget": one[0],
+    }
 
     def step() -> None:
         total = gpu.weighted_log_likelihood(
@@ -126,7 +133,7 @@ def training_step(shape: Shape, precision: str = "exact") -> torch.cuda.CUDAGrap
             scale_mean_gradient=True, precision=precision,
         )  # fmt: skip
         gradients = torch.autograd.grad(total, leaves, one)
-        gpu.momentum_update(leaves, gradients, velocities, [0.0] * 5, **update)
+        gpu_update.update(leaves, gradients, rule, [None] * 5, [], **update)
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -137,7 +144,7 @@ def training_step(shape: Shape, precision: str = "exact") -> torch.cuda.CUDAGrap
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    graph.keep = (leaves, velocities, x, weights, update)  # type: ignore[attr-defined]
+    graph.keep = (leaves, rule, x, weights, update)  # type: ignore[attr-defined]
     return graph
 
 

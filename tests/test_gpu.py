@@ -301,33 +301,6 @@ def test_gradient_of_a_gradient_is_refused():
         torch.autograd.grad(value, [x_32], create_graph=True)
 
 
-@needs_kernels
-def test_gradient_step_with_momentum_is_the_plain_one():
-    """One model of two is not usable, and has a NaN in its gradient."""
-    generator = Generator().manual_seed(0)
-    shapes = [(2, 3, 700), (2, 5), (2, 2)]
-    decays = [0.01, 0.0, 0.5]
-    p, g, v = ([torch.randn(s, generator=generator).to(DEVICE) for s in shapes] for _ in "pgv")
-    g[0][1, 0, 0] = torch.nan
-    usable = torch.tensor([True, False], device=DEVICE)
-    rate, scale = (torch.tensor(t, device=DEVICE) for t in ([0.1, 0.2], [0.5, 2.0]))
-    expected = []
-    for p_i, g_i, v_i, decay in zip(p, g, v, decays, strict=True):
-        used = (t.view(2, *[1] * (p_i.ndim - 1)) for t in (usable, rate * usable, scale))
-        usable_i, rate_i, scale_i = used
-        step = torch.where(usable_i, g_i * scale_i, 0) + decay * p_i
-        velocity = 0.9 * v_i - rate_i * step
-        expected += [p_i + velocity, velocity]
-    gpu.momentum_update(p, g, v, decays, rate=rate, scale=scale, usable=usable, momentum=0.9)
-    got = [t for pair in zip(p, v, strict=True) for t in pair]
-    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)
-    six = [p[0]] * 6
-    with pytest.raises(ValueError, match="Expected 1 to 5 parameters; got 6"):
-        gpu.momentum_update(
-            six, six, six, [0.0] * 6, rate=rate, scale=scale, usable=usable, momentum=0.9
-        )
-
-
 @pytest.fixture
 def on_chip(monkeypatch):
     """Send any number of rows to the on-chip kernel, and count its launches."""

@@ -11,7 +11,8 @@ from rnade.exceptions import TrainingDivergedError
 from rnade.families import GaussianMixture
 from rnade.nn import RNADEModule
 from rnade.training import MODERN, PAPER, Recipe, make_recipe, train
-from rnade.training.optimisers import Adam, Sgd, Step, gradient_norms
+from rnade.training.ledger import gradient_norms
+from rnade.training.optimisers import Adam, Sgd, Step
 
 
 def make_rows(n=400, seed=0):
@@ -42,7 +43,8 @@ def make_step(rates, update=1, usable=None):
     """An update at these rates, unclipped."""
     rate = torch.tensor(rates).double()
     usable = torch.ones(len(rates), dtype=torch.bool) if usable is None else usable
-    return Step(rate, torch.ones_like(rate), usable, torch.tensor(Adam.unbias(update)))
+    unbias = torch.tensor(Adam.unbias(update))
+    return Step(rate, torch.ones_like(rate), usable, unbias, torch.tensor(0.1))
 
 
 @pytest.mark.parametrize("recipe", [QUICK, PAPER.with_changes(epochs=40)], ids=["adam", "paper"])

@@ -105,6 +105,37 @@ def _mixture(
     SCALE_MEAN: tl.constexpr,
 ):
     z_alpha, mu, z_sigma = _columns(z, K, KP, BB)
+    log_p, dx, d_alpha, d_mu, d_sigma = mixture(
+        x, z_alpha, mu, z_sigma, log_floor, FAMILY, FLOORED, GRADIENT, SCALE_MEAN
+    )
+    if GRADIENT:
+        k = tl.arange(0, KP)
+        at = dz_ptr[:, None] + k[None, :]
+        ok = row_ok[:, None] & (k < K)[None, :]
+        tl.store(at, d_alpha, mask=ok)
+        tl.store(at + K, d_mu, mask=ok)
+        tl.store(at + 2 * K, d_sigma, mask=ok)
+    return log_p, dx
+
+
+@triton.jit
+@no_type_check
+def mixture(
+    x,
+    z_alpha,
+    mu,
+    z_sigma,
+    log_floor,
+    FAMILY: tl.constexpr,
+    FLOORED: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    SCALE_MEAN: tl.constexpr,
+):
+    """Give log p and, with GRADIENT, its derivatives to x and to the three tiles of outputs.
+
+    x: (BB,) values. z_alpha, mu, z_sigma: (BB, KP); z_alpha is -inf where there is no component,
+    and the derivatives there are 0.
+    """
     log_sigma = _log_sigma(z_sigma, log_floor, FLOORED)
     inverse_sigma = tl.exp(-log_sigma)
     u_free = (x[:, None] - mu) * inverse_sigma
@@ -118,7 +149,7 @@ def _mixture(
     top = tl.max(joint, 1)
     log_joint = top + tl.log(tl.sum(tl.exp(joint - top[:, None]), 1))
     log_p = log_joint - log_total
-    dx = log_p
+    dx, d_alpha, d_mu, d_sigma = log_p, z_alpha, mu, z_sigma
     if GRADIENT:
         pi = tl.exp(joint - log_joint[:, None])  # responsibilities
         d_kernel = -u if gaussian else tl.where(u > 0, -1.0, tl.where(u < 0, 1.0, 0.0))
@@ -126,30 +157,32 @@ def _mixture(
         d_location = -pi * d_kernel
         d_mu = d_location * inverse_sigma
         dx = -tl.sum(d_mu, 1)
+        if SCALE_MEAN:
+            d_mu = d_location
         slope = tl.where(tl.abs(z_sigma) > LOG_SCALE_BOUND, 0.0, 1.0)
         if FLOORED:
             slope = slope * tl.exp(2 * (_bounded(z_sigma) - log_sigma))
         d_sigma = -pi * (u * d_kernel + 1) * slope
-        k = tl.arange(0, KP)
-        at = dz_ptr[:, None] + k[None, :]
-        ok = row_ok[:, None] & (k < K)[None, :]
-        tl.store(at, pi - tl.exp(z_alpha - log_total[:, None]), mask=ok)
-        if SCALE_MEAN:
-            tl.store(at + K, d_location, mask=ok)
-        else:
-            tl.store(at + K, d_mu, mask=ok)
-        tl.store(at + 2 * K, d_sigma, mask=ok)
-    return log_p, dx
+        d_alpha = pi - tl.exp(z_alpha - log_total[:, None])
+    return log_p, dx, d_alpha, d_mu, d_sigma
 
 
 @triton.jit
 @no_type_check
 def _bernoulli(x, z, dz_ptr, row_ok, GRADIENT: tl.constexpr):
     z = _first_column(z)
-    softplus = tl.where(z > 0, z, 0.0) + tl.log(1 + tl.exp(-tl.abs(z)))
+    log_p, dz = bernoulli(x, z)
     if GRADIENT:
-        tl.store(dz_ptr, x - tl.sigmoid(z), mask=row_ok)
-    return x * z - softplus, z
+        tl.store(dz_ptr, dz, mask=row_ok)
+    return log_p, z
+
+
+@triton.jit
+@no_type_check
+def bernoulli(x, z):
+    """Give log p and its derivative to z; x and z are (BB,)."""
+    softplus = tl.where(z > 0, z, 0.0) + tl.log(1 + tl.exp(-tl.abs(z)))
+    return x * z - softplus, x - tl.sigmoid(z)
 
 
 @triton.jit

@@ -6,9 +6,8 @@ graph. Triton is imported by the first launch, not by this module.
 
 import contextlib
 import functools
-import itertools
+import importlib.util
 import os
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -153,44 +152,14 @@ def sampling(packed: Packed, uniform: Tensor, noise: Tensor, out: Tensor) -> Non
         )
 
 
-def momentum(
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    velocities: Sequence[Tensor],
-    decays: Sequence[float],
-    rate: Tensor,
-    scale: Tensor,
-    usable: Tensor,
-    momentum: float,
-) -> None:
-    """Update up to five parameters in place."""
-    M, spare = parameters[0].shape[0], 5 - len(parameters)
-    sizes = [t.numel() // M for t in parameters]
-    firsts = list(itertools.accumulate(tiling.cdiv(n, tiling.UPDATE_BLOCK) for n in sizes))
-    gradients = [g.contiguous() for g in gradients]
-
-    def five(values: Sequence[Any], other: Any) -> list[Any]:
-        return [*values, *[other] * spare]
-
-    with current(rate.device):
-        _update_kernels().momentum_kernel[(firsts[-1], M)](
-            *five(parameters, rate),
-            *five(gradients, rate),
-            *five(velocities, rate),
-            *five(sizes, 0),
-            *five(firsts, firsts[-1])[:4],
-            rate,
-            scale,
-            usable.view(torch.uint8),
-            momentum,
-            *five([float(d) for d in decays], 0.0),
-            BLOCK=tiling.UPDATE_BLOCK,
-            num_warps=4,
-        )
-
-
 def interpreting() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes")
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether Triton is installed; it is not imported."""
+    return importlib.util.find_spec("triton") is not None
 
 
 @functools.cache
@@ -198,13 +167,6 @@ def _kernels() -> Any:
     from rnade.backends import _gpu_kernels
 
     return _gpu_kernels
-
-
-@functools.cache
-def _update_kernels() -> Any:
-    from rnade.backends import _gpu_update
-
-    return _gpu_update
 
 
 def current(device: torch.device) -> AbstractContextManager[Any]:

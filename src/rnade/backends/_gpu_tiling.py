@@ -25,8 +25,18 @@ INPUT_PROGRAMS = 512
 WEIGHT_PROGRAMS = 264
 # Bytes of one dimension's V that are fetched ahead; more would leave room for one block only.
 AHEAD_BYTES = 72 * 1024
-# Elements that a program of the momentum update takes.
+# Models from which on the kernels for banks of small models are used, and what they take at most.
+BANK_MODELS = 32
+BANK_DIMENSIONS = 63
+BANK_HIDDEN = 128
+BANK_COMPONENTS = 32
+# Components (a power of two) from which on they read V twice: kept on chip in the layouts of both
+# products, it would leave room for one program only.
+BANK_REREAD = 32
+# Elements that a program of an update takes.
 UPDATE_BLOCK = 1024
+# Elements whose squares a program sums.
+SQUARES_BLOCK = 4096
 
 
 def on_chip(H: int, NP: int, element_bytes: int) -> Tiles:
@@ -66,6 +76,11 @@ def weight(B: int, H: int, NP: int) -> Tiles:
 def inputs(B: int, H: int) -> Tiles:
     """Tiles of `input_kernel`: one warp, so that sums over rows need no exchange between warps."""
     return Tiles(16 if B <= 16 else 32, 16, 1, 4)
+
+
+def bank(B: int, *, gradient: bool) -> Tiles:
+    """Tiles of `bank_kernel`, which takes all hidden units at once."""
+    return Tiles(16 if gradient or B <= 16 else 32 if B <= 32 else 64, 0, 4, 1)
 
 
 def position_chunks(D: int, programs: int, wanted: int) -> tuple[int, int]:

@@ -1,29 +1,31 @@
 """Triton kernels behind the functions of `vectorised`: checks, choice of kernel, launch, autograd.
 
-Two paths. Many rows are scored and drawn with the hidden state on chip (`_gpu_kernels`): nothing
-of size B x D x H exists. Few rows, and every gradient, store the hidden state of a chunk of rows
-(`_gpu_gradient`), at most `STORED_ELEMENTS` of it, so that all dimensions are worked on at once.
-Nothing here waits for the device or looks at values, so every function can be captured in a CUDA
-graph, and sums are made in a fixed order, so that the same inputs give the same bits.
+Three paths. Banks of small models take one program for each model and dimension, value and
+gradient in one (`_gpu_bank`). Else many rows are scored and drawn with the hidden state on chip
+(`_gpu_kernels`): nothing of size B x D x H exists. Few rows, and every gradient, store the hidden
+state of a chunk of rows (`_gpu_gradient`), at most `STORED_ELEMENTS` of it, so that all dimensions
+are worked on at once. Nothing here waits for the device or looks at values, so every function can
+be captured in a CUDA graph, and sums are made in a fixed order, so that the same inputs give the
+same bits.
 
 Importing this module does not import Triton. With ``TRITON_INTERPRET=1`` in the environment before
 the first call, the kernels run on CPU tensors through Triton's interpreter, slowly.
 """
 
-import functools
-import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from rnade.backends import _gpu_bank_launch as bank
 from rnade.backends import _gpu_launch as launch
 from rnade.backends import _gpu_stored as stored
 from rnade.backends import _gpu_tiling as tiling
 from rnade.backends import vectorised
 from rnade.backends._gpu_launch import Request
+from rnade.backends._gpu_launch import has_triton as _has_triton
 from rnade.backends.parameters import Activation, Parameters
 from rnade.checks import unknown_name
 from rnade.families.base import AbstractFamily
@@ -142,6 +144,13 @@ def weighted_log_likelihood(
     request = _checked(x, parameters, family, activation, order, scale_mean_gradient, precision)
     if torch.is_grad_enabled() and (weights.requires_grad or x.shape[1] == 0):
         return (weights * _terms(request, x, parameters).sum(-1)).sum(-1)
+    if (
+        _wants_gradient(x, parameters)
+        and not x.requires_grad
+        and bank.fits(request, x, parameters)
+    ):
+        sums: Tensor = _DifferentiableBank.apply(request, weights, x, *parameters[:5])  # type: ignore[no-untyped-call]
+        return sums
     if _wants_gradient(x, parameters):
         total: Tensor = _Differentiable.apply(request, weights, x, *parameters[:5])  # type: ignore[no-untyped-call]
         return total
@@ -186,46 +195,6 @@ def sample(
     return x
 
 
-@torch.no_grad()
-def momentum_update(
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    velocities: Sequence[Tensor],
-    decays: Sequence[float],
-    *,
-    rate: Float[Tensor, " M"],
-    scale: Float[Tensor, " M"],
-    usable: Bool[Tensor, " M"],
-    momentum: float,
-) -> None:
-    """One step of gradient descent with momentum, in place and in one kernel.
-
-    v = momentum v - rate (scale g + decay p), p += v; a model that is not `usable` takes its
-    gradient and its rate as 0.
-
-    Parameters
-    ----------
-    parameters, velocities : sequence of at most 5 contiguous float32 Tensors with leading axis M
-        Updated in place.
-    gradients : sequence of Tensor
-    decays : sequence of float
-        Weight decay of each parameter.
-    rate, scale : Tensor of shape (M,)
-    usable : Tensor of shape (M,)
-    momentum : float
-        A CUDA graph keeps the value it was captured with.
-    """
-    for t in (*parameters, *velocities):
-        if t.dtype != torch.float32 or not t.is_contiguous():
-            raise ValueError(
-                f"Expected contiguous float32 parameters and velocities; got {t.dtype} of shape"
-                f" {tuple(t.shape)} with strides {t.stride()}."
-            )
-    if not 1 <= len(parameters) <= 5:
-        raise ValueError(f"Expected 1 to 5 parameters; got {len(parameters)}.")
-    launch.momentum(parameters, gradients, velocities, decays, rate, scale, usable, momentum)
-
-
 def _terms(request: Request, x: Tensor, parameters: Parameters) -> Tensor:
     """Terms that can be differentiated."""
     if x.shape[1] == 0:  # nothing to launch
@@ -258,11 +227,7 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
-        if torch.is_grad_enabled():  # asked for with create_graph=True
-            raise RuntimeError(
-                "The GPU kernels give first derivatives only; use backend='vectorised' to"
-                " differentiate a gradient."
-            )
+        _refuse_second_derivatives()
         weights, x, *given = ctx.saved_tensors
         request: Request = ctx.request
         parameters = _parameters(given, request)
@@ -283,6 +248,33 @@ class _Differentiable(torch.autograd.Function):
         return None, None, *collected.finished()
 
 
+class _DifferentiableBank(torch.autograd.Function):
+    """Weighted sums (M,) of a bank of small models, and first derivatives to the parameters."""
+
+    @staticmethod
+    def forward(ctx: Any, request: Request, weights: Tensor, x: Tensor, *given: Tensor) -> Any:
+        value, parts = bank.value_and_parts(request, x, weights, _parameters(given, request))
+        ctx.request, ctx.parts = request, parts
+        ctx.save_for_backward(*given)
+        return value.sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Any:
+        _refuse_second_derivatives()
+        parameters = _parameters(ctx.saved_tensors, ctx.request)
+        totals = bank.totals(ctx.parts, upstream.contiguous(), parameters)
+        return None, None, None, *totals
+
+
+def _refuse_second_derivatives() -> None:
+    """Raise within a backward pass that was asked for with create_graph=True."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "The GPU kernels give first derivatives only; use backend='vectorised' to"
+            " differentiate a gradient."
+        )
+
+
 def _parameters(given: Sequence[Tensor], request: Request) -> Parameters:
     W, c, rho, V, b = given
     return Parameters(W, c, rho, V, b, request.log_floor)
@@ -290,6 +282,9 @@ def _parameters(given: Sequence[Tensor], request: Request) -> Parameters:
 
 def _value(request: Request, x: Tensor, parameters: Parameters, *, summed: bool) -> Tensor:
     """Terms (M, B, D) or their sums (M, B), no gradient: on chip, or stored in chunks."""
+    if bank.fits(request, x, parameters):
+        terms = bank.terms(request, x, parameters)
+        return terms.sum(-1) if summed else terms
     M, B, D = x.shape
     H = parameters.W.shape[2]
     blocks = M * tiling.cdiv(B, request.on_chip_tiles(H).rows)
@@ -340,8 +335,3 @@ def _wants_gradient(x: Tensor, parameters: Parameters) -> bool:
     return torch.is_grad_enabled() and (
         x.requires_grad or any(t.requires_grad for t in parameters[:5])
     )
-
-
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None

@@ -23,8 +23,8 @@ from rnade.training.scoring import ScoredRows, mean_log_likelihoods
 from rnade.training.sgd import N_MONITORED, advance
 
 # Copies of the parameters that a run holds: the weights, their gradients, what the optimiser
-# remembers (two), the running average, the best so far, and one for what is made on the way.
-PARAMETER_COPIES = 7
+# remembers (two), the running average, the best so far, and two for what is made on the way.
+PARAMETER_COPIES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,10 +229,11 @@ class Bank:
             run.finish()
             with one_torch_thread():
                 train = mean_log_likelihoods(run.module, part.everything, run.source_of).tolist()
+            histories = run.histories(range(len(part.at)))
             for i, m in enumerate(part.at):
                 found[m] = Trained(
                     run.module[i],
-                    run.history(i),
+                    histories[i],
                     int(run.best_epoch[i]),
                     float(run.best_score[i]),
                     train[i],

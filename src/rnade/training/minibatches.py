@@ -1,6 +1,7 @@
 """Where minibatches come from. Each source keeps its own place, so that a bank can use several."""
 
 import abc
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float
@@ -59,10 +60,17 @@ class ShuffledRows(AbstractMinibatches):
 
     def draw(self, n: int, size: int) -> tuple[Tensor, Tensor]:
         """The next n minibatches of `size` rows, and the rows' weights (1 on average)."""
-        while len(self._index) < n * size:
+        return self._take(self._next(n * size).to(self.rows.device), n, size)
+
+    def _next(self, count: int) -> Tensor:
+        """Places of the next rows, on the generator's device."""
+        while len(self._index) < count:
             self._index = torch.cat([self._index, self._permutation()])
-        index = self._index[: n * size].to(self.rows.device)
-        self._index = self._index[n * size :]
+        index, self._index = self._index[:count], self._index[count:]
+        return index
+
+    def _take(self, index: Tensor, n: int, size: int) -> tuple[Tensor, Tensor]:
+        """The rows at these places and their weights."""
         x = self.rows[index]
         if self.noise_width is not None:
             noise = torch.rand(
@@ -89,3 +97,19 @@ class ShuffledRows(AbstractMinibatches):
     def _permutation(self) -> Tensor:
         generator = self.generator
         return torch.randperm(len(self.rows), device=generator.device, generator=generator)
+
+
+def draw_all(
+    sources: Sequence[AbstractMinibatches], n: int, size: int
+) -> tuple[Float[Tensor, "R n B D"], Float[Tensor, "R n B"]]:
+    """The next n minibatches of R sources that share a device."""
+    shuffled = [source for source in sources if isinstance(source, ShuffledRows)]
+    if len(shuffled) == len(sources):
+        # All places go to the device in one copy.
+        places = torch.stack([source._next(n * size) for source in shuffled])
+        places = places.to(shuffled[0].rows.device)
+        drawn = [source._take(at, n, size) for source, at in zip(shuffled, places, strict=True)]
+    else:
+        drawn = [source.draw(n, size) for source in sources]
+    x, w = (torch.stack(tensors) for tensors in zip(*drawn, strict=True))
+    return x, w

@@ -13,16 +13,12 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
+from rnade.backends import gpu_update
+
 
 def per_model(values: Shaped[Tensor, " M"], like: Tensor) -> Tensor:
     """Shape (M,) values so that they broadcast over the other axes of `like`."""
     return values.view(-1, *[1] * (like.ndim - 1))
-
-
-def gradient_norms(gradients: Sequence[Tensor]) -> Float[Tensor, " M"]:
-    """Norm of each model's whole gradient."""
-    squares = [g.flatten(1).square().sum(1) for g in gradients]
-    return torch.stack(squares).sum(0).sqrt()
 
 
 class Step(NamedTuple):
@@ -38,12 +34,15 @@ class Step(NamedTuple):
         Which models are to move.
     unbias : Tensor of shape (2,)
         Adam's 1 - beta ** t of the mean and of the square.
+    forget : Tensor of shape ()
+        How far the running average moves to the new weights.
     """
 
     rate: Float[Tensor, " M"]
     scale: Float[Tensor, " M"]
     usable: Bool[Tensor, " M"]
     unbias: Float[Tensor, " 2"]
+    forget: Float[Tensor, ""]
 
 
 class AbstractOptimiser(abc.ABC):
@@ -55,13 +54,22 @@ class AbstractOptimiser(abc.ABC):
         Updated in place.
     decays : sequence of Tensor of shape (M,), or None
         Weight decay of each parameter.
+    averages : sequence of Tensor
+        Running averages of the parameters, or empty.
     """
 
     BETA_1, BETA_2 = 0.9, 0.99
 
-    def __init__(self, parameters: Sequence[Tensor], decays: Sequence[Tensor | None]) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        decays: Sequence[Tensor | None],
+        averages: Sequence[Tensor] = (),
+    ) -> None:
         self.parameters = list(parameters)
         self.decays = list(decays)
+        self.averages = list(averages)
+        self._fused = gpu_update.serves(self.parameters)
 
     @classmethod
     def unbias(cls, n_updates: int) -> tuple[float, float]:
@@ -70,7 +78,17 @@ class AbstractOptimiser(abc.ABC):
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], step: Step) -> None:
-        """Make one update of the models that are usable."""
+        """Make one update of the models that are usable; the averages follow."""
+        if self._fused:
+            gpu_update.update(
+                self.parameters,
+                gradients,
+                self._rule(),
+                self.decays,
+                self.averages,
+                **step._asdict(),
+            )
+            return
         for i, (p, g, decay) in enumerate(
             zip(self.parameters, gradients, self.decays, strict=True)
         ):
@@ -84,6 +102,8 @@ class AbstractOptimiser(abc.ABC):
                 None if decay is None else per_model(decay, p),
                 step.unbias,
             )
+        for mean, p in zip(self.averages, self.parameters, strict=False):
+            mean.lerp_(p, step.forget)
 
     @abc.abstractmethod
     def start_epoch(self, epoch: int) -> None:
@@ -98,6 +118,10 @@ class AbstractOptimiser(abc.ABC):
         """Forget the state of some models, as after going back to earlier weights."""
         for t in self.state():
             t.masked_fill_(per_model(members, t), 0.0)
+
+    @abc.abstractmethod
+    def _rule(self) -> gpu_update.Rule:
+        """Say the rule of `_update` to the fused kernel."""
 
     @abc.abstractmethod
     def _update(
@@ -127,9 +151,10 @@ class Sgd(AbstractOptimiser):
         parameters: Sequence[Tensor],
         decays: Sequence[Tensor | None],
         *,
+        averages: Sequence[Tensor] = (),
         momentum: Float[Tensor, " M"] | None,
     ) -> None:
-        super().__init__(parameters, decays)
+        super().__init__(parameters, decays, averages)
         self.momentum = momentum
         self._active = None if momentum is None else torch.zeros_like(momentum)
         self._velocity = [] if momentum is None else [torch.zeros_like(p) for p in self.parameters]
@@ -142,6 +167,10 @@ class Sgd(AbstractOptimiser):
     def state(self) -> list[Tensor]:
         """The velocities."""
         return self._velocity
+
+    def _rule(self) -> gpu_update.Rule:
+        name = "sgd" if self._active is None else "momentum"
+        return gpu_update.Rule(name, self._velocity, momentum=self._active)
 
     def _update(
         self,
@@ -168,8 +197,13 @@ class Adam(AbstractOptimiser):
 
     EPSILON = 1e-8
 
-    def __init__(self, parameters: Sequence[Tensor], decays: Sequence[Tensor | None]) -> None:
-        super().__init__(parameters, decays)
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        decays: Sequence[Tensor | None],
+        averages: Sequence[Tensor] = (),
+    ) -> None:
+        super().__init__(parameters, decays, averages)
         self._mean = [torch.zeros_like(p) for p in self.parameters]
         self._square = [torch.zeros_like(p) for p in self.parameters]
 
@@ -179,6 +213,10 @@ class Adam(AbstractOptimiser):
     def state(self) -> list[Tensor]:
         """The moments."""
         return [*self._mean, *self._square]
+
+    def _rule(self) -> gpu_update.Rule:
+        constants = (self.BETA_1, self.BETA_2, self.EPSILON)
+        return gpu_update.Rule("adam", self._mean, self._square, constants=constants)
 
     def _update(
         self,

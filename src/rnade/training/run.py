@@ -15,17 +15,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rnade.backends._gpu_tiling import BANK_MODELS
 from rnade.backends.threads import kernel_threads
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.graphs import CapturedUpdates
-from rnade.training.minibatches import AbstractMinibatches
-from rnade.training.optimisers import (
-    AbstractOptimiser,
-    Adam,
-    Sgd,
-    Step,
-    gradient_norms,
-)
+from rnade.training.ledger import Ledger
+from rnade.training.minibatches import AbstractMinibatches, draw_all
+from rnade.training.optimisers import AbstractOptimiser, Adam, Sgd, Step
 from rnade.training.recipe import Recipe
 from rnade.training.scoring import ScoredRows, mean_log_likelihoods, of_each_model
 
@@ -112,9 +108,8 @@ class Run:
         # Of the models still training, on the device.
         self.ids = torch.arange(M)
         self._source_of = self.source_of
+        self._n_active = M
         self._build_working_state()
-        self._average = [p.detach().clone() for p in self._parameters]
-        self._average = self._average if self.recipe.averaging else []
 
     # ---------------------------------------------------------------- epochs
 
@@ -127,8 +122,7 @@ class Run:
         began = time.perf_counter()
         self.epoch += 1
         self._optimiser.start_epoch(self.epoch)
-        self._log_likelihood.zero_()
-        self._counted.zero_()
+        self._ledger.start_epoch()
         most = max(1, BLOCK_ELEMENTS // (self.batch_size * self.module.n_dimensions))
         n_blocks = math.ceil(self.updates_per_epoch / most)
         for block in range(n_blocks):
@@ -136,8 +130,9 @@ class Run:
             self._run_block((block + 1) * self.updates_per_epoch // n_blocks - done, cancelled)
             if cancelled():
                 return False
+        ledger = self._ledger
         train = (
-            self._log_likelihood / self._counted if self.targets is None else self._train_score()
+            ledger.log_likelihood / ledger.counted if self.targets is None else self._train_score()
         )
         self.seconds += time.perf_counter() - began
         began = time.perf_counter()
@@ -164,29 +159,38 @@ class Run:
 
     def history(self, m: int) -> list[HistoryRow]:
         """One row an epoch of model m, up to where it stopped."""
-        rows = []
-        last = self.stopped_at[m]
-        for epoch, mark in enumerate(self.marks[: None if last is None else last + 1]):
-            train, validation, skipped = (float(c[epoch][m]) for c in self.curves.values())
-            rows.append(
-                {
-                    "epoch": epoch,
-                    "rate": mark["share"] * self.recipes[m].learning_rate,
-                    "train": train,
-                    "validation": None if self.validation is None else validation,
-                    "seconds": round(mark["seconds"], 3),
-                    "skipped": int(skipped),
-                }
+        return self.histories([m])[0]
+
+    def histories(self, members: Sequence[int]) -> list[list[HistoryRow]]:
+        """One row an epoch of each of some models, up to where it stopped."""
+        # Whole curves at a time: to take them apart number by number takes seconds for a bank.
+        at = torch.as_tensor(list(members))
+        curves = {name: torch.stack(rows)[:, at].T.tolist() for name, rows in self.curves.items()}
+        seconds = [round(mark["seconds"], 3) for mark in self.marks]
+        found = []
+        for i, m in enumerate(members):
+            last, rate = self.stopped_at[m], self.recipes[m].learning_rate
+            n = len(self.marks) if last is None else last + 1
+            train, validation, skipped = (curve[i] for curve in curves.values())
+            found.append(
+                [
+                    {
+                        "epoch": epoch,
+                        "rate": self.marks[epoch]["share"] * rate,
+                        "train": train[epoch],
+                        "validation": None if self.validation is None else validation[epoch],
+                        "seconds": seconds[epoch],
+                        "skipped": int(skipped[epoch]),
+                    }
+                    for epoch in range(n)
+                ]
             )
-        return rows
+        return found
 
     def _stop(self, m: int) -> None:
         if self.stopped_at[m] is None:
             self.stopped_at[m] = self.epoch
-
-    def _running(self) -> list[bool]:
-        """Whether each model of the working module still trains."""
-        return [self.stopped_at[m] is None for m in self.ids.tolist()]
+            self._running[self.ids == m] = False
 
     def _train_score(self) -> Tensor:
         with self._evaluated_weights():
@@ -198,8 +202,11 @@ class Run:
         if self.validation is not None:
             with self._evaluated_weights():
                 score = self.score(self.validation)
-        train, score = train.double().cpu(), score.double().cpu()
-        self._record(train, score)
+        ledger = self._ledger
+        # One copy from the device, which is waited for once.
+        told = torch.stack([t.double() for t in (train, score, ledger.skipped, ledger.in_a_row)])
+        train, score, skipped, in_a_row = told.cpu()
+        self._record(train, score, skipped)
         self._keep(score)
         done = torch.zeros(len(self.ids), dtype=torch.bool)
         if self.targets is not None and self.epoch > 0:
@@ -208,11 +215,10 @@ class Run:
             done |= self.epoch - self.best_epoch[self.ids] >= self.recipe.patience
         for m in self.ids[done].tolist():
             self._stop(m)
-        self._go_back_where_stuck()
+        self._go_back_where_stuck(in_a_row)
         self._freeze()
 
-    def _record(self, train: Tensor, score: Tensor) -> None:
-        skipped = self._skipped.double().cpu()
+    def _record(self, train: Tensor, score: Tensor, skipped: Tensor) -> None:
         for name, values in (("train", train), ("validation", score), ("skipped", skipped)):
             everyone = torch.full((len(self.stopped_at),), torch.nan, dtype=torch.float64)
             everyone[self.ids] = values
@@ -223,7 +229,7 @@ class Run:
     @torch.no_grad()
     def _keep(self, score: Tensor) -> None:
         """Keep the evaluated weights of the models whose score is the best so far."""
-        better = torch.tensor(self._running()) & torch.isfinite(score)
+        better = self._running & torch.isfinite(score)
         if self.validation is not None:
             better &= score > self.best_score[self.ids]
         at = better.nonzero().flatten()
@@ -237,23 +243,21 @@ class Run:
             kept[there] = p.detach()[here]
 
     @torch.no_grad()
-    def _go_back_where_stuck(self) -> None:
+    def _go_back_where_stuck(self, in_a_row: Tensor) -> None:
         """Return models whose updates keep being skipped to their best weights, at lower rates."""
         limit = min(MAX_SKIPPED_IN_A_ROW, self.updates_per_epoch)
-        stuck = (self._in_a_row.cpu() >= limit) & torch.tensor(self._running())
+        stuck = (in_a_row >= limit) & self._running
         for i in stuck.nonzero().flatten().tolist():
             m = int(self.ids[i])
             if self.returns[m] == MAX_RETURNS:
                 self._stop(m)
-                self.diverged[m] = Diverged(
-                    self.epoch, self.rate_of(m), int(self._in_a_row[i].item())
-                )
+                self.diverged[m] = Diverged(self.epoch, self.rate_of(m), int(in_a_row[i]))
         if not stuck.any():
             return
         self.returns[self.ids[stuck]] += 1
         here = stuck.to(self.module.device)
         self._rates[here] /= 4
-        self._in_a_row[here] = 0
+        self._ledger.in_a_row[here] = 0
         there = self.ids[stuck].to(self.module.device)
         for tensors in (self._parameters, self._average):
             for t, kept in zip(tensors, self.best, strict=False):
@@ -267,20 +271,21 @@ class Run:
 
     def _freeze(self) -> None:
         """Take note of who has stopped; pack the bank once that makes it half as large."""
-        running = torch.tensor(self._running())
-        n = int(running.sum())
-        # As many as the kernels have threads stay together: with fewer models these would share
-        # one model's work in another way, and its last bits would depend on who else has stopped.
-        if max(2, kernel_threads()) <= n <= len(running) // 2:
-            self._pack(running.nonzero().flatten())
-            running = running[running]
-        self._active.copy_(running)
+        n = int(self._running.sum())
+        # As many as the kernels need stay together: with fewer models these would share one
+        # model's work in another way, and its last bits would depend on who else has stopped.
+        fewest = BANK_MODELS if self.module.device.type == "cuda" else kernel_threads()
+        if max(2, fewest) <= n <= len(self._running) // 2:
+            self._pack(self._running.nonzero().flatten())
+        elif n < self._n_active:
+            self._ledger.active.copy_(self._running)
+        self._n_active = n
 
     # ---------------------------------------------------------------- updates
 
     def _run_block(self, n: int, cancelled: Callable[[], bool]) -> None:
         """Make n updates with minibatches drawn beforehand."""
-        drawn = [source.draw(n, self.batch_size) for source in self.sources]
+        x, w = draw_all(self.sources, n, self.batch_size)
         dtype, device = self.module.dtype, self.module.device
         shares = [
             [
@@ -292,7 +297,6 @@ class Run:
             for t in range(self.update, self.update + n)
         ]
         schedule = torch.tensor(shares, dtype=torch.float64).to(device, dtype)
-        x, w = (torch.stack(tensors) for tensors in zip(*drawn, strict=True))
         self._captured.run((x, -w / self.batch_size, schedule), cancelled)
         self.update += n
 
@@ -314,22 +318,9 @@ class Run:
             self._apply(gradients, loss.detach(), schedule)
 
     def _apply(self, gradients: Sequence[Tensor], loss: Tensor, schedule: Tensor) -> None:
-        norms = gradient_norms(gradients)
-        finite = torch.isfinite(norms) & torch.isfinite(loss)
-        scale = torch.ones_like(norms)
-        if self.recipe.clip_norm is not None:
-            scale = (self.recipe.clip_norm / norms).clamp_max(1.0)
-        usable = finite & self._active
-        self._optimiser.step(
-            gradients, Step(schedule[0] * self._rates, scale, usable, schedule[2:])
-        )
-        failed = ~finite & self._active
-        self._skipped += failed
-        self._in_a_row.copy_((self._in_a_row + 1) * failed)
-        self._log_likelihood -= torch.where(finite, loss, 0.0)
-        self._counted += finite
-        for mean, p in zip(self._average, self._parameters, strict=False):
-            mean.lerp_(p, schedule[1])
+        scale, usable = self._ledger.judge(gradients, loss, self.recipe.clip_norm)
+        rate = schedule[0] * self._rates
+        self._optimiser.step(gradients, Step(rate, scale, usable, schedule[2:], schedule[1]))
 
     @contextmanager
     def _evaluated_weights(self) -> Iterator[None]:
@@ -366,16 +357,24 @@ class Run:
         self._rates = own("learning_rate")
         decay = own("weight_decay") if any(r.weight_decay for r in self.recipes) else None
         decays = [decay if name in module.decayed() else None for name in named]
+        averaged = self._parameters if self.recipe.averaging else []
+        self._average = [p.detach().clone() for p in averaged]
         if self.recipe.optimiser == "adam":
-            self._optimiser: AbstractOptimiser = Adam(self._parameters, decays)
+            self._optimiser: AbstractOptimiser = Adam(self._parameters, decays, self._average)
         else:
             momentum = own("momentum") if any(r.momentum for r in self.recipes) else None
-            self._optimiser = Sgd(self._parameters, decays, momentum=momentum)
-        self._active = torch.ones(M, dtype=torch.bool, device=like.device)
-        self._skipped = torch.zeros(M, dtype=torch.int64, device=like.device)
-        self._in_a_row = torch.zeros_like(self._skipped)
-        self._log_likelihood, self._counted = like.new_zeros(M), like.new_zeros(M)
+            self._optimiser = Sgd(
+                self._parameters, decays, averages=self._average, momentum=momentum
+            )
+        self._ledger = Ledger(self._parameters)
+        self._note_running()
         self._captured = CapturedUpdates(self._one_update)
+
+    def _note_running(self) -> None:
+        """Look up which models of the working module still train."""
+        self._running = torch.tensor([self.stopped_at[m] is None for m in self.ids.tolist()])
+        self._n_active = int(self._running.sum())
+        self._ledger.active.copy_(self._running)
 
     def _moving(self) -> dict[str, Tensor]:
         """Tensors with an axis of the models still training that carry over to the next epoch."""
@@ -383,7 +382,7 @@ class Run:
             "parameter": [p.data for p in self._parameters],
             "average": self._average,
             "optimiser": self._optimiser.state(),
-            "member": [self._rates, self._skipped, self._in_a_row],
+            "member": [self._rates, self._ledger.skipped, self._ledger.in_a_row],
         }
         return {f"{name}.{i}": t for name, ts in groups.items() for i, t in enumerate(ts)}
 
@@ -391,13 +390,11 @@ class Run:
     def _pack(self, keep: Tensor) -> None:
         """Go on with some of the models only; `keep` are their places."""
         before = self._moving()
-        averaged = bool(self._average)
         here = keep.to(self.module.device)
         self.live = self.live[keep.tolist()]
         self.ids = self.ids[keep]
         self._source_of = self._source_of[here]
         self._build_working_state()
-        self._average = [p.detach().clone() for p in self._parameters] if averaged else []
         for name, t in self._moving().items():
             t.copy_(before[name][here])
 
@@ -442,7 +439,7 @@ class Run:
         self.epoch, self.update, self.seconds = (plain[k] for k in ("epoch", "update", "seconds"))
         self.stopped_at, self.marks = list(plain["stopped_at"]), list(plain["marks"])
         self.diverged = {int(m): Diverged(*where) for m, where in plain["diverged"].items()}
-        self._active.copy_(torch.tensor(self._running()))
+        self._note_running()
 
 
 def _point(parameters: Sequence[Tensor], data: Sequence[Tensor]) -> None:

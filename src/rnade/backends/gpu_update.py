@@ -1,0 +1,170 @@
+"""Judge gradients and update parameters of M models in three launches of Triton kernels.
+
+Like `_gpu_launch`, this waits for nothing and imports Triton only at the first launch.
+"""
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from rnade.backends import _gpu_tiling as tiling
+from rnade.backends._gpu_launch import current, has_triton, interpreting
+
+# Parameters that one update takes.
+MOST_PARAMETERS = 5
+
+
+class Counts(NamedTuple):
+    """What training counts, each of shape (M,), moved on by every verdict."""
+
+    active: Bool[Tensor, " M"]  # read alone: whether a model still trains
+    skipped: Int[Tensor, " M"]
+    in_a_row: Int[Tensor, " M"]
+    log_likelihood: Float[Tensor, " M"]
+    counted: Float[Tensor, " M"]
+
+
+class Rule(NamedTuple):
+    """A rule of update and what it remembers.
+
+    Attributes
+    ----------
+    name : "sgd", "momentum" or "adam"
+    first, second : sequence of Tensor
+        Velocities, or Adam's means and squares; empty where the rule has none.
+    momentum : Tensor of shape (M,), optional
+    constants : tuple of float
+        Adam's two betas and epsilon.
+    """
+
+    name: str
+    first: Sequence[Tensor] = ()
+    second: Sequence[Tensor] = ()
+    momentum: Float[Tensor, " M"] | None = None
+    constants: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+def serves(parameters: Sequence[Tensor]) -> bool:
+    """Whether `judge` and `update` can take these parameters."""
+    return (
+        has_triton()
+        and 1 <= len(parameters) <= MOST_PARAMETERS
+        and all(t.dtype == torch.float32 and t.is_contiguous() for t in parameters)
+        and all(t.device.type == "cuda" or interpreting() for t in parameters)
+    )
+
+
+def judge(
+    gradients: Sequence[Tensor],
+    loss: Float[Tensor, " M"],
+    counts: Counts,
+    clip_norm: float | None,
+) -> tuple[Float[Tensor, " M"], Bool[Tensor, " M"]]:
+    """Factors that clip the gradients, and which models can use theirs; moves the counts on."""
+    gradients = _by_model(gradients)
+    M = len(loss)
+    cut = _Cut.of(gradients, tiling.SQUARES_BLOCK)
+    parts = loss.new_empty(M, cut.firsts[-1])
+    scale, usable = torch.empty_like(loss), torch.empty_like(counts.active)
+    with current(loss.device):
+        _kernels().squares_kernel[(cut.firsts[-1], M)](
+            tuple(gradients),
+            cut.sizes,
+            cut.strides,
+            cut.firsts,
+            parts,
+            N=len(gradients),
+            BLOCK=tiling.SQUARES_BLOCK,
+            num_warps=4,
+        )
+        _kernels().verdict_kernel[(M,)](
+            parts,
+            loss,
+            counts.active.view(torch.uint8),
+            0.0 if clip_norm is None else float(clip_norm),
+            scale,
+            usable.view(torch.uint8),
+            *counts[1:],
+            parts.shape[1],
+            CLIPPED=clip_norm is not None,
+            BLOCK=128,
+            num_warps=1,
+        )
+    return scale, usable
+
+
+def update(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    rule: Rule,
+    decays: Sequence[Tensor | None],
+    averages: Sequence[Tensor],
+    *,
+    rate: Float[Tensor, " M"],
+    scale: Float[Tensor, " M"],
+    usable: Bool[Tensor, " M"],
+    unbias: Float[Tensor, " 2"],
+    forget: Shaped[Tensor, ""],
+) -> None:
+    """Update up to five parameters in place, with what the rule remembers, and averages if any."""
+    gradients = _by_model(gradients)
+    cut = _Cut.of(gradients, tiling.UPDATE_BLOCK)
+    none = [rate] * len(parameters)
+    with current(rate.device):
+        _kernels().update_kernel[(cut.firsts[-1], len(rate))](
+            tuple(parameters),
+            tuple(gradients),
+            tuple(rule.first or none),
+            tuple(rule.second or none),
+            tuple(averages or none),
+            tuple(rate if decay is None else decay for decay in decays),
+            cut.sizes,
+            cut.strides,
+            cut.firsts,
+            rate,
+            scale,
+            usable.view(torch.uint8),
+            rate if rule.momentum is None else rule.momentum,
+            unbias,
+            forget,
+            N=len(parameters),
+            RULE=rule.name,
+            DECAYED=tuple(decay is not None for decay in decays),
+            AVERAGED=bool(averages),
+            BETA_1=rule.constants[0],
+            BETA_2=rule.constants[1],
+            EPSILON=rule.constants[2],
+            BLOCK=tiling.UPDATE_BLOCK,
+            num_warps=4,
+        )
+
+
+class _Cut(NamedTuple):
+    """How gradients are cut into programs."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    firsts: tuple[int, ...]
+
+    @staticmethod
+    def of(gradients: Sequence[Tensor], block: int) -> "_Cut":
+        sizes = [g[0].numel() for g in gradients]
+        firsts = itertools.accumulate((tiling.cdiv(n, block) for n in sizes), initial=0)
+        return _Cut(tuple(sizes), tuple(g.stride(0) for g in gradients), tuple(firsts))
+
+
+def _by_model(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients whose models may be apart, but each of which is contiguous."""
+    return [g if g[0].is_contiguous() else g.contiguous() for g in gradients]
+
+
+@functools.cache
+def _kernels() -> Any:
+    from rnade.backends import _gpu_update
+
+    return _gpu_update

@@ -1,0 +1,323 @@
+"""The GPU kernels for banks of small models and for their updates, against plain torch.
+
+As in `test_gpu`, without a GPU these run under Triton's interpreter in a process of their own.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Generator
+
+from rnade.backends import _gpu_bank_launch as bank
+from rnade.backends import _gpu_tiling as tiling
+from rnade.backends import gpu, gpu_update, vectorised
+from rnade.backends.parameters import Parameters
+from rnade.families import GaussianMixture, LaplaceMixture
+from rnade.training import ledger, optimisers
+from rnade.training.ledger import Ledger
+from rnade.training.optimisers import Adam, Sgd, Step
+from tests.conftest import FAMILIES
+from tests.test_gpu import (
+    CASES,
+    DEVICE,
+    HAS_TRITON,
+    INTERPRETING,
+    SIZES,
+    assert_as_good_as_torch,
+    draw,
+    moved,
+    needs_kernels,
+)
+
+
+@pytest.mark.skipif(INTERPRETING, reason="this is the inner run")
+@pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
+def test_bank_kernels_under_the_interpreter():
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
+        env={**environment, "TRITON_INTERPRET": "1"},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+    passed = re.search(r"(\d+) passed", run.stdout)
+    assert passed, run.stdout[-2000:]
+    assert int(passed[1]) > 20
+    assert "1 skipped" in run.stdout, run.stdout[-2000:]
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """Send banks of any size to the kernel for banks, and count its launches."""
+    counted = []
+    original = bank._launch
+
+    def launch(*arguments):
+        counted.append(arguments)
+        original(*arguments)
+
+    monkeypatch.setattr(tiling, "BANK_MODELS", 1)
+    monkeypatch.setattr(bank, "_launch", launch)
+    return counted
+
+
+def weighted(backend, weights, family, activation, order, **more):
+    def function(x, p):
+        if backend is gpu:
+            return gpu.weighted_log_likelihood(x, weights, p, family, activation, order, **more)
+        terms = vectorised.log_conditionals(x, p, family, activation, order, **more)
+        return (weights * terms.sum(-1)).sum(-1)
+
+    return function
+
+
+def value_and_gradients(function, x, parameters, upstream):
+    """What `function` gives, and gradients of W, c, rho, V and b; in x's place a 0."""
+    leaves = [t.detach().clone().requires_grad_() for t in parameters[:5]]
+    value = function(x, Parameters(*leaves, parameters.log_floor))
+    return [value.detach(), x.new_zeros(1), *torch.autograd.grad(value, leaves, upstream)]
+
+
+def prepared(family, size, seed=0):
+    """Rows, weights, upstream gradient, parameters and order, in both precisions."""
+    x, parameters, order = draw(family, size, seed)
+    generator = Generator().manual_seed(1)
+    weights = torch.rand(x.shape[:2], generator=generator, dtype=torch.float64)
+    upstream = torch.tensor([2.0, -3.0], dtype=torch.float64)[: x.shape[0]]
+    order_32, *single = moved(order, x, weights, upstream, *parameters)
+    return (
+        (x, weights, upstream, parameters, order),
+        (*single[:3], Parameters(*single[3:]), order_32),
+    )
+
+
+@needs_kernels
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(("name", "activation", "size"), CASES)
+def test_bank_gradient(name, activation, size, scaled, launches):
+    family = FAMILIES[name]
+    results = []
+    for backend, single in ((vectorised, False), (vectorised, True), (gpu, True)):
+        x, weights, upstream, parameters, order = prepared(family, size)[single]
+        function = weighted(
+            backend, weights, family, activation, order, scale_mean_gradient=scaled
+        )
+        results.append(value_and_gradients(function, x, parameters, upstream))
+    right, plain, got = results
+    assert_as_good_as_torch(got, plain, right)
+    assert len(launches) == 1
+
+
+@needs_kernels
+@pytest.mark.parametrize(("name", "activation", "size"), CASES)
+def test_bank_terms(name, activation, size, launches):
+    family = FAMILIES[name]
+    double, single = prepared(family, size)
+    terms = []
+    for backend, (x, _, _, p, order) in (
+        (vectorised, double),
+        (vectorised, single),
+        (gpu, single),
+    ):
+        terms.append([backend.log_conditionals(x, p, family, activation, order)])
+    right, plain, got = ([*t, *[torch.zeros(1)] * 6] for t in terms)
+    assert_as_good_as_torch(got, plain, right)
+    x, _, _, p, order = single
+    summed = gpu.log_prob(x, p, family, activation, order)
+    torch.testing.assert_close(summed, got[0].sum(-1), rtol=1e-6, atol=1e-6)
+    assert len(launches) == 2
+
+
+@needs_kernels
+def test_bank_of_awkward_sizes(launches, monkeypatch):
+    """Primes, a unit past a tile, and K of 1 and 17."""
+    monkeypatch.setitem(SIZES, "awkward", (3, 37, 17, 65, True, True))
+    for family in (LaplaceMixture(1), GaussianMixture(17)):
+        double, single = prepared(family, "awkward")
+        results = []
+        for backend, (x, weights, _, p, order) in (
+            (vectorised, double),
+            (vectorised, single),
+            (gpu, single),
+        ):
+            function = weighted(backend, weights, family, "relu", order)
+            ones = torch.ones_like(x[:, 0, 0])
+            results.append(value_and_gradients(function, x, p, ones))
+        right, plain, got = results
+        assert_as_good_as_torch(got, plain, right)
+    assert len(launches) == 2
+
+
+@needs_kernels
+@pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 2e-2), ("bf16", 0.15)])
+def test_bank_in_lower_precision(precision, tolerance, launches):
+    family = FAMILIES["gaussian-4"]
+    _, (x, weights, upstream, p, order) = prepared(family, "tiles")
+    exact, coarse = (
+        value_and_gradients(
+            weighted(gpu, weights, family, "relu", order, precision=name), x, p, upstream
+        )
+        for name in ("exact", precision)
+    )
+    for a, b in zip(exact, coarse, strict=True):
+        error = ((a - b).abs().max() / a.abs().max().clamp_min(1)).item()
+        assert error < tolerance
+    assert launches
+
+
+@needs_kernels
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on NaN, in the interpreter
+def test_a_member_does_not_depend_on_who_is_beside_it(launches):
+    """Bit for bit, though a member next to it has NaN weights."""
+    family = FAMILIES["gaussian-4"]
+    _, (x, weights, _, p, order) = prepared(family, "bank")
+    p.W[1] = torch.nan
+
+    def result(members):
+        mine = Parameters(*(t[members] for t in p))
+        function = weighted(gpu, weights[members], family, "relu", order[members])
+        return value_and_gradients(function, x[members], mine, x.new_ones(len(members)))
+
+    together, alone = result([0, 1, 0, 1, 0]), result([0])
+    for many, one in zip(together, alone, strict=True):
+        if len(many) > 1:
+            assert torch.equal(many[0], one[0])
+            assert torch.equal(many[4], one[0])
+    assert torch.isnan(together[0][1])
+    assert len(launches) == 2
+
+
+@needs_kernels
+def test_bank_where_a_gradient_of_rows_is_wanted_or_sizes_are_too_large(launches):
+    """Left to the other kernels."""
+    family = FAMILIES["gaussian-4"]
+    _, (x, weights, _, p, order) = prepared(family, "bank")
+    (dx,) = torch.autograd.grad(
+        gpu.weighted_log_likelihood(x.requires_grad_(), weights, p, family, "relu", order).sum(),
+        [x],
+    )
+    assert torch.isfinite(dx).all()
+    request = gpu.Request(family, "relu", None, None, False, "exact")
+    assert bank.fits(request, x, p)
+    for name, limit in (("BANK_MODELS", 3), ("BANK_DIMENSIONS", 2), ("BANK_HIDDEN", 4)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tiling, name, limit)
+            assert not bank.fits(request, x, p)
+    assert not launches
+
+
+@needs_kernels
+def test_bank_gradient_of_a_gradient_is_refused(launches):
+    family = FAMILIES["gaussian-4"]
+    _, (x, weights, _, p, _) = prepared(family, "ones")
+    p.W.requires_grad_()
+    value = gpu.weighted_log_likelihood(x, weights, p, family, "relu").sum()
+    with pytest.raises(RuntimeError, match="first derivatives only; use backend='vectorised'"):
+        torch.autograd.grad(value, [p.W], create_graph=True)
+    assert launches
+
+
+# ------------------------------------------------------------------------------- updates
+
+
+@pytest.fixture
+def plain_too(monkeypatch):
+    """Run something twice: with the kernels, and with plain torch."""
+
+    def both(function):
+        counted = []
+        update = gpu_update.update
+        monkeypatch.setattr(
+            gpu_update, "update", lambda *a, **k: (counted.append(a), update(*a, **k))
+        )
+        got = function()
+        assert counted
+        monkeypatch.setattr(gpu_update, "serves", lambda parameters: False)
+        return got, function()
+
+    return both
+
+
+RULES = {
+    "adam": lambda p, decays, means: Adam(p, decays, means),
+    "sgd": lambda p, decays, means: Sgd(p, decays, averages=means, momentum=None),
+    "momentum": lambda p, decays, means: Sgd(
+        p, decays, averages=means, momentum=torch.tensor([0.9, 0.5], device=DEVICE)
+    ),
+}
+
+
+@needs_kernels
+@pytest.mark.parametrize("averaged", [False, True])
+@pytest.mark.parametrize("rule", RULES)
+def test_update_of_a_bank_is_the_plain_one(rule, averaged, plain_too):
+    """Sizes past a block; gradients whose models are apart; two updates, the second partly bad."""
+    shapes = [(2, 3, 700), (2, 5), (2, 2)]
+
+    def updated():
+        generator = Generator().manual_seed(0)
+        p = [torch.randn(s, generator=generator).to(DEVICE) for s in shapes]
+        means = [t.clone() for t in p] if averaged else []
+        decay = torch.tensor([0.01, 0.5], device=DEVICE)
+        optimiser = RULES[rule](p, [decay, None, decay], means)
+        optimiser.start_epoch(2)
+        for number in (1, 2):
+            flat = torch.randn(2, 2107, generator=generator).to(DEVICE)
+            cut = flat.split([2100, 5, 2], 1)
+            gradients = [g.view(s) for g, s in zip(cut, shapes, strict=True)]
+            usable = torch.tensor([True, number == 1], device=DEVICE)
+            if number == 2:
+                flat[1, 7] = torch.nan
+                bad = [t[1].clone() for t in (*p, *optimiser.state())]
+            rate, scale = (torch.tensor(t, device=DEVICE) for t in ([0.1, 0.2], [0.5, 2.0]))
+            unbias = torch.tensor(Adam.unbias(number), device=DEVICE)
+            forget = torch.tensor(0.3, device=DEVICE)
+            optimiser.step(gradients, Step(rate, scale, usable, unbias, forget))
+        for t, before in zip((*p, *optimiser.state()), bad, strict=True):
+            assert torch.equal(t[1], before)
+        return [*p, *optimiser.state(), *means]
+
+    got, expected = plain_too(updated)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@needs_kernels
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+def test_update_is_judged_as_by_plain_torch(clip_norm, monkeypatch):
+    generator = Generator().manual_seed(0)
+    parameters = [torch.zeros(5, 3000, device=DEVICE), torch.zeros(5, 2, 2, device=DEVICE)]
+
+    def judged():
+        book = Ledger(parameters)
+        book.active[4] = False
+        told = []
+        for _ in range(2):
+            generator.manual_seed(1)
+            g = [torch.randn(p.shape, generator=generator).to(DEVICE) for p in parameters]
+            g[0] *= torch.tensor([1e-6, 1, 1, 1, 1], device=DEVICE)[:, None]
+            g[1] *= torch.tensor([1e-6, 1, 1, 1, 1], device=DEVICE)[:, None, None]
+            g[0][2, 2999] = torch.inf
+            loss = torch.tensor([1.0, 2.0, 3.0, torch.nan, 5.0], device=DEVICE)
+            scale, usable = book.judge(g, loss, clip_norm)
+            told += [torch.where(usable, scale, 0.0), usable]
+        return [*told, book.skipped, book.in_a_row, book.log_likelihood, book.counted]
+
+    got = judged()
+    assert got[1].tolist() == [True, True, False, False, False]
+    monkeypatch.setattr(gpu_update, "serves", lambda parameters: False)
+    torch.testing.assert_close(got, judged())
+
+
+def test_update_kernels_serve_no_doubles_and_few_parameters():
+    assert ledger.gpu_update is optimisers.gpu_update
+    assert not gpu_update.serves([torch.zeros(2, 2, dtype=torch.float64)])
+    assert not gpu_update.serves([torch.zeros(2, 2)] * 6)
+    assert gpu_update.serves([torch.zeros(2, 2)]) == (HAS_TRITON and INTERPRETING)
