@@ -9,44 +9,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from rnade.backends import _gpu_tiling as tiling
 from rnade.backends._gpu_launch import current, has_triton, interpreting
+from rnade.backends.updates import Counts, Rule
 
 # Parameters that one update takes.
 MOST_PARAMETERS = 5
-
-
-class Counts(NamedTuple):
-    """What training counts, each of shape (M,), moved on by every verdict."""
-
-    active: Bool[Tensor, " M"]  # read alone: whether a model still trains
-    skipped: Int[Tensor, " M"]
-    in_a_row: Int[Tensor, " M"]
-    log_likelihood: Float[Tensor, " M"]
-    counted: Float[Tensor, " M"]
-
-
-class Rule(NamedTuple):
-    """A rule of update and what it remembers.
-
-    Attributes
-    ----------
-    name : "sgd", "momentum" or "adam"
-    first, second : sequence of Tensor
-        Velocities, or Adam's means and squares; empty where the rule has none.
-    momentum : Tensor of shape (M,), optional
-    constants : tuple of float
-        Adam's two betas and epsilon.
-    """
-
-    name: str
-    first: Sequence[Tensor] = ()
-    second: Sequence[Tensor] = ()
-    momentum: Float[Tensor, " M"] | None = None
-    constants: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 def serves(parameters: Sequence[Tensor]) -> bool:

@@ -1,7 +1,8 @@
-"""What the fused updates of M models are told, the same on every device."""
+"""Which fused kernels update M models, and what they are told, the same on every device."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -35,3 +36,15 @@ class Rule(NamedTuple):
     second: Sequence[Tensor] = ()
     momentum: Float[Tensor, " M"] | None = None
     constants: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+def fused_updates(parameters: Sequence[Tensor]) -> Any:
+    """Give the module whose `judge` and `update` serve these parameters, or None for plain torch.
+
+    Loaded on first use: numba and Triton are slow to import.
+    """
+    for name in ("gpu_update", "cpu_update"):
+        kernels = import_module(f"rnade.backends.{name}")
+        if kernels.serves(parameters):
+            return kernels
+    return None

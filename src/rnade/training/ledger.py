@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rnade.backends import gpu_update
-from rnade.backends.gpu_update import Counts
+from rnade.backends.updates import Counts, fused_updates
 
 
 class Ledger:
@@ -37,7 +36,7 @@ class Ledger:
         self.skipped = torch.zeros(M, dtype=torch.int64, device=like.device)
         self.in_a_row = torch.zeros_like(self.skipped)
         self.log_likelihood, self.counted = like.new_zeros(M), like.new_zeros(M)
-        self._fused = gpu_update.serves(parameters)
+        self._fused = fused_updates(parameters)
 
     def start_epoch(self) -> None:
         """Begin to sum the likelihood anew."""
@@ -51,11 +50,12 @@ class Ledger:
 
         Nothing is read back from the device.
         """
-        if self._fused:
+        if self._fused is not None:
             counts = Counts(
                 self.active, self.skipped, self.in_a_row, self.log_likelihood, self.counted
             )
-            return gpu_update.judge(gradients, loss, counts, clip_norm)
+            verdict: tuple[Tensor, Tensor] = self._fused.judge(gradients, loss, counts, clip_norm)
+            return verdict
         norms = gradient_norms(gradients)
         finite = torch.isfinite(norms) & torch.isfinite(loss)
         scale = torch.ones_like(norms)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from rnade.backends import gpu_update
+from rnade.backends.updates import Rule, fused_updates
 
 
 def per_model(values: Shaped[Tensor, " M"], like: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class AbstractOptimiser(abc.ABC):
         self.parameters = list(parameters)
         self.decays = list(decays)
         self.averages = list(averages)
-        self._fused = gpu_update.serves(self.parameters)
+        self._fused = fused_updates(self.parameters)
 
     @classmethod
     def unbias(cls, n_updates: int) -> tuple[float, float]:
@@ -79,8 +79,8 @@ class AbstractOptimiser(abc.ABC):
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], step: Step) -> None:
         """Make one update of the models that are usable; the averages follow."""
-        if self._fused:
-            gpu_update.update(
+        if self._fused is not None:
+            self._fused.update(
                 self.parameters,
                 gradients,
                 self._rule(),
@@ -120,7 +120,7 @@ class AbstractOptimiser(abc.ABC):
             t.masked_fill_(per_model(members, t), 0.0)
 
     @abc.abstractmethod
-    def _rule(self) -> gpu_update.Rule:
+    def _rule(self) -> Rule:
         """Say the rule of `_update` to the fused kernel."""
 
     @abc.abstractmethod
@@ -168,9 +168,9 @@ class Sgd(AbstractOptimiser):
         """The velocities."""
         return self._velocity
 
-    def _rule(self) -> gpu_update.Rule:
+    def _rule(self) -> Rule:
         name = "sgd" if self._active is None else "momentum"
-        return gpu_update.Rule(name, self._velocity, momentum=self._active)
+        return Rule(name, self._velocity, momentum=self._active)
 
     def _update(
         self,
@@ -214,9 +214,9 @@ class Adam(AbstractOptimiser):
         """The moments."""
         return [*self._mean, *self._square]
 
-    def _rule(self) -> gpu_update.Rule:
+    def _rule(self) -> Rule:
         constants = (self.BETA_1, self.BETA_2, self.EPSILON)
-        return gpu_update.Rule("adam", self._mean, self._square, constants=constants)
+        return Rule("adam", self._mean, self._square, constants=constants)
 
     def _update(
         self,
