@@ -59,7 +59,7 @@ def _cores() -> int:
 def _revision() -> dict[str, Any] | None:
     """The checkout's revision and whether it had changes; None outside a checkout.
 
-    A copy without its repository, as on a borrowed machine, is told its revision by RNADE_REVISION.
+    A copy without its repository is told its revision by the environment variable RNADE_REVISION.
     """
     here = Path(__file__).parent
     told = os.environ.get("RNADE_REVISION")
