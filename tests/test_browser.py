@@ -84,6 +84,12 @@ def wide_page():
     return study(fit(frame), frame, source="wide.csv")
 
 
+def matrix_page():
+    """Nearly as many columns as the matrix of correlations takes."""
+    X = np.random.default_rng(0).normal(size=(200, 38))
+    return study(fit(X), X, source="matrix.csv")
+
+
 def binary_page():
     X = (np.random.default_rng(0).uniform(size=(300, 9)) < 0.4).astype(float)
     return study(NADE(epochs=2, random_state=0, device="cpu").fit(X), X, source="bits.csv")
@@ -99,6 +105,7 @@ PAGES = {
     "fitted": fitted_page,
     "hostile": hostile_page,
     "wide": wide_page,
+    "matrix": matrix_page,
     "binary": binary_page,
     "tiny": tiny_page,
 }

@@ -152,6 +152,8 @@ def test_mutual_information_sees_curves_and_no_ghosts():
     np.testing.assert_allclose(information, information.T)
     assert information[0, 1] < 0.01
     assert information[0, 2] > 0.8
+    # 64 cells and 1000 rows look dependent by 49 / 2000 nats where nothing is.
+    assert mutual_information(rng.normal(size=(1000, 10))).mean() < 0.01
     assert abs(scipy.stats.spearmanr(a, X[:, 2]).statistic) < 0.05  # which correlation misses
     assert information[3].max() == 0
     assert most_dependent(information, 2) == [0, 2]
@@ -179,8 +181,9 @@ def test_pairs_hold_as_many_points_as_asked():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_below_the_threshold_are_those_with_small_p_values(level, weighted, seed):
     rng = np.random.default_rng(seed)
-    weights = rng.uniform(0.5, 1.5, 3000) if weighted else None
-    calibration = Calibration.from_scores(rng.normal(size=3000), weights)
+    # Of 1999 rows p-values are multiples of 1 / 2000, so that all three levels are met exactly.
+    weights = rng.uniform(0.5, 1.5, 1999) if weighted else None
+    calibration = Calibration.from_scores(rng.normal(size=1999), weights)
     bound = threshold(calibration, level)
     scores = rng.normal(-2, 1.5, size=5000)
     np.testing.assert_array_equal(scores < bound, calibration.pvalue(scores) <= level)
