@@ -1,6 +1,6 @@
 """What an estimator's conditionals say of a value beyond its density: probabilities, intervals."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ class ConditionalsMixin:
     module_: AbstractAutoregressive | EnsembleModule
     standardiser_: Standardiser
     resolution_: Resolution | None
+    _encode: Callable[[Array], Array]
 
     def pit(self, X: Any, random_state: Any = None) -> Array:
         """Probability integral transform: where each value falls in its conditional, from 0 to 1.
@@ -84,9 +85,6 @@ class ConditionalsMixin:
         for rows, d, _, conditional in self._conditionals(X, seed=0):
             Z[rows, d] = conditional.quantile(q).cpu().numpy()
         return self.standardiser_.inverse(Z)
-
-    def _encode(self, X: Array) -> Array:
-        raise NotImplementedError
 
     def _reach(self) -> tuple[Array, Array]:
         """How far below and above itself a value of each column reaches, standardised."""
