@@ -79,8 +79,8 @@ def main() -> None:
         return
     chance = random.Random(arguments.seed)
     work = Path(tempfile.mkdtemp())
-    began = time.perf_counter()
     whole = start(work / "whole")
+    began = time.perf_counter()
     expected = whole.communicate()[0]
     seconds = time.perf_counter() - began
     kills = ends = resumed_late = 0
@@ -88,7 +88,7 @@ def main() -> None:
         folder = work / f"bank-{ends}"
         while True:
             process = start(folder)
-            time.sleep(chance.uniform(0, 0.6))
+            time.sleep(chance.uniform(0, seconds / 3))
             if process.poll() is None and kills < arguments.times:
                 process.kill()
                 process.communicate()

@@ -63,6 +63,7 @@ MODULES: dict[str, Callable[[int, Generator], AbstractDensity]] = {
 }
 BINARY_MODULES = [name for name in MODULES if name.startswith(("nade", "fvsbn"))]
 REAL_MODULES = [name for name in MODULES if name not in BINARY_MODULES]
+TIED_MODULES = [name for name in MODULES if name.startswith(("rnade", "nade", "fvsbn"))]
 
 
 def random_components(

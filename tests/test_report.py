@@ -29,6 +29,7 @@ from rnade.report.rows import Rows
 from tests.weather import make_weather
 
 QUICK = {"n_hidden": 8, "n_components": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
+QUICK["search"] = None  # one model, in one order
 
 
 def fit(X, **settings):
@@ -433,3 +434,17 @@ def test_what_cannot_be_asked():
         study(model, np.zeros((4, 2)))
     with pytest.raises(ValueError, match="missing or infinite"):
         study(model, np.full((4, 3), np.nan))
+
+
+def test_an_average_over_orders_has_gains_from_other_columns():
+    X = gaussian_rows()
+    model = fit(X, search="auto", epochs=20)
+    found = study(model, X)
+    assert [gain.position for gain in found.gains] == [0, 0, 0]
+    a, b, c = (gain.gain for gain in found.gains)
+    # Each of the pair knows the other in half of the orders, or all of them: half in sum.
+    assert a + b == pytest.approx(-0.5 * math.log(1 - 0.8**2), abs=0.1)
+    assert c == pytest.approx(0, abs=0.05)
+    page = render(found)
+    assert "in an order of its own" in page
+    assert "columns above it" not in page

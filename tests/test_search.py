@@ -108,7 +108,7 @@ def test_halving_stops_the_weak_and_keeps_the_best():
     epochs = halved.cv_results_["mean_best_epoch"]
     assert (epochs[:2] <= 2).all()  # a ninth of 18
     assert epochs[halved.best_index_] > 2
-    assert halved.best_score_ == pytest.approx(whole.best_score_, abs=0.05)
+    assert halved.best_score_ == pytest.approx(whole.best_score_, abs=0.2)
 
 
 def test_a_search_is_nested_in_cross_validation():

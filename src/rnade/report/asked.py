@@ -71,11 +71,11 @@ class Asked:
         return cls(estimator, column_names(estimator), X, values, rows, steps)
 
     @property
-    def order(self) -> list[int]:
-        """Which column comes first, second and so on in the model."""
+    def order(self) -> list[int] | None:
+        """Which column comes first, second and so on in the model; None if it has no one order."""
         module = getattr(self.estimator, "module_", None)
         order = getattr(module, "order", None)
-        return list(range(len(self.names))) if order is None else list(map(int, order[0]))
+        return None if order is None else list(map(int, order[0]))
 
     def scored(self) -> tuple[Array | None, Array]:
         """Each column's terms, if the model has them, and each row's log density: all, once."""

@@ -15,7 +15,8 @@ class Gain:
     ----------
     column : str
     position : int
-        In the model's order, from 1; the first column has nothing before it.
+        In the model's order, from 1; the first column has nothing before it. 0 where the model is
+        an average over several orders: then the gain is one from other columns, on average.
     gain : float
         Mean over the judged rows of log p(x_d | x_<d) minus the log density of the column by
         itself, in nats.
@@ -35,15 +36,15 @@ class Gain:
 
 
 def gains(
-    names: list[str], order: list[int], terms: Array, alone: Array, shared: Array
+    names: list[str], order: list[int] | None, terms: Array, alone: Array, shared: Array
 ) -> list[Gain]:
     """Compare the model's terms with those of independent columns, row by row.
 
     Parameters
     ----------
     names : list of str
-    order : list of int
-        Which column comes first, second and so on in the model.
+    order : list of int, or None
+        Which column comes first, second and so on in the model; None if it has no one order.
     terms, alone : array of shape (n, D)
         Log conditionals of the model, and log densities of columns by themselves, for the same
         rows.
@@ -53,13 +54,14 @@ def gains(
     Returns
     -------
     list of Gain
-        In the model's order.
+        In the model's order, or that of the columns.
     """
     difference = terms - alone
     mean = difference.mean(axis=0)
     error = difference.std(axis=0, ddof=1) / np.sqrt(len(difference))
     found = []
-    for position, d in enumerate(order, start=1):
+    for place, d in enumerate(range(len(names)) if order is None else order, start=1):
+        position = 0 if order is None else place
         partner = int(shared[d].argmax())
         has_partner = shared[d, partner] > 0
         found.append(

@@ -177,7 +177,7 @@ def odd(found: Findings) -> str:
             f"<tbody>{rows}</tbody></table>",
             "<h3>The oddest rows</h3>",
             '<p class="aside">The least likely first, each with the columns that made it so. The'
-            " bar is where the model expected the value in nine of ten cases, knowing the columns"
+            " bar is where the model expected the value in nine of ten cases, knowing columns"
             " before it; the dot is the value. Rows are counted from 1, without the header.</p>",
             '<ol class="odd-rows">',
             *(blocks.odd_row(row, of_fitted=found.table.role == "fitted") for row in oddness.rows),
@@ -202,13 +202,24 @@ def depends(found: Findings) -> str:
         f'<section id="depends"><h2>What depends on what?</h2>{blocks.finding(found, "gains")}'
         '<figure class="long"><table><thead><tr><th>column</th>'
         '<th class="picture"></th><th class="figure">gain, nats</th><th>closest column</th>'
-        f"</tr></thead><tbody>{rows}</tbody></table><figcaption>In the model’s order: how much"
-        " better each column is foretold by the columns above it than by itself alone, on average"
-        " over the judged rows."
+        f"</tr></thead><tbody>{rows}</tbody></table><figcaption>{_gain_caption(found)}"
         f" All together: {number(total)} nats a row. A gain of g nats is as if e<sup>−g</sup> of"
         " the column’s spread were left: 0.7 nats halve it. The line is two standard errors. The"
         " closest column is the one that shares the most information with it, wherever it"
         " stands.</figcaption></figure></section>"
+    )
+
+
+def _gain_caption(found: Findings) -> str:
+    if found.gains[0].position:
+        return (
+            "In the model’s order: how much better each column is foretold by the columns above it"
+            " than by itself alone, on average over the judged rows."
+        )
+    return (
+        "How much better each column is foretold by other columns than by itself alone, on average"
+        " over the judged rows and over the models that were averaged, each of which knows the"
+        " columns before it in an order of its own."
     )
 
 

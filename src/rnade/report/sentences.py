@@ -143,6 +143,6 @@ def gains(found: list[Gain]) -> str:
     left = percent(math.exp(-max(best.gain, 0.0)))
     closest = f", and is closest to {quoted(best.closest)}" if best.closest else ""
     return (
-        f"{quoted(best.column)} owes the most to the columns before it: {number(best.gain)} nats,"
+        f"{quoted(best.column)} owes the most to other columns: {number(best.gain)} nats,"
         f" as if {left} of its spread were left once they are known{closest}."
     )

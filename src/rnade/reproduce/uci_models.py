@@ -25,6 +25,7 @@ COMPONENTS = (2, 5, 10, 20)
 RATES = (0.1, 0.05, 0.025, 0.0125)
 DECAYS = (2.0, 1.0, 0.1, 0.01, 0.001, 0.0)
 N_HIDDEN = 50
+GRID = list(itertools.product(COMPONENTS, RATES, DECAYS))
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,9 @@ def fit_paper(
     score is then trained afresh on all training rows, until their log-likelihood is that of the
     training rows at the chosen iteration.
     """
-    grid = list(itertools.product(COMPONENTS, RATES, DECAYS))
-    recipe = PAPER if family == "gaussian" else PAPER.with_changes(scale_mean_gradient=False)
-    if quick:
-        grid, recipe = grid[::48], recipe.with_changes(epochs=20)
-    sets = [
-        RowSet(_tensor(f.train, device), f.number, validation=_tensor(f.validation, device))
-        for f in folds
-    ]
-    members = [_member(family, setting, recipe, rows) for setting in grid for rows in sets]
+    grid = GRID[::48] if quick else GRID
+    recipe = _paper_recipe(family, quick)
+    members = paper_members(family, folds, device, quick=quick)
     searched = _trained(members)
     by_fold = [searched[k :: len(folds)] for k in range(len(folds))]
     chosen = [max(range(len(grid)), key=lambda c: trials[c].best_score) for trials in by_fold]
@@ -116,6 +111,24 @@ def fit_paper(
             "n_diverged": sum(t.diverged is not None for t in trials),
         }
         yield Fitted(_scores(final, f.test), details)
+
+
+def paper_members(
+    family: str, folds: Sequence[FoldRows], device: torch.device, *, quick: bool = False
+) -> list[Member]:
+    """Give the models of the paper's grid in all folds, setting by setting."""
+    sets = [
+        RowSet(_tensor(f.train, device), f.number, validation=_tensor(f.validation, device))
+        for f in folds
+    ]
+    recipe = _paper_recipe(family, quick)
+    grid = GRID[::48] if quick else GRID
+    return [_member(family, setting, recipe, rows) for setting in grid for rows in sets]
+
+
+def _paper_recipe(family: str, quick: bool) -> Recipe:
+    recipe = PAPER if family == "gaussian" else PAPER.with_changes(scale_mean_gradient=False)
+    return recipe.with_changes(epochs=20) if quick else recipe
 
 
 def fit_default(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> Iterator[Fitted]:
