@@ -471,7 +471,7 @@ def test_the_default_beats_its_own_members():
     ("settings", "n_rows", "n_members"),
     [
         ({}, 10_000, 16),
-        ({}, 100_000, 4),
+        ({}, 50_000, 4),
         ({}, 10_000_000, 2),
         ({"learning_rate": 0.01}, 10_000, 8),
         ({"search": None}, 10_000, 1),

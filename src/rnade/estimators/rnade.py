@@ -23,7 +23,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"learning_rate": 0.03, "weight_decay": 1.0},
 ]
 MOST_ORDERS = 8
-CELLS_OF_ONE_ORDER = 800_000
+CELLS_OF_ONE_ORDER = 450_000
 FEWEST_ROWS_TO_FOLD = 5 * N_FOLDS
 
 
