@@ -250,6 +250,27 @@ def test_fit_as_json(rnade):
     assert result["seconds"] > 0
 
 
+def test_fit_with_a_search(rnade, folder):
+    """Settings given by hand are not searched over; the best three are averaged."""
+    settings = ("--n-components", "2", "--learning-rate", "0.01", *QUICK[2:])
+    code, out, err = rnade("fit", "data.csv", "-o", "s.rnade", "--search", *settings)
+    assert code == 0
+    assert "best settings: {'weight_decay':" in err
+    assert "held-out log-likelihood" in out
+    model = load(folder / "s.rnade", device="cpu")
+    assert {m["changes"]["weight_decay"] for m in model.members_} == {0.0, 0.1, 1.0}
+    assert rnade("score", "s.rnade", "data.csv")[0] == 0
+
+
+def test_fit_of_one_plain_model(rnade, folder):
+    code, _, _ = rnade("fit", "data.csv", "-o", "one.rnade", "--no-search", *QUICK)
+    assert code == 0
+    assert len(load(folder / "one.rnade", device="cpu").members_) == 1
+    assert error(rnade("fit", "data.csv", "--model", "nade", "--search")) == (
+        "--search and --no-search are for --model rnade, not nade."
+    )
+
+
 def test_fit_chosen_columns(rnade):
     succeeded(rnade("fit", "data.csv", "--columns", "c,a", "-q", *QUICK))
     assert list(load("data.rnade").feature_names_in_) == ["c", "a"]

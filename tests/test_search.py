@@ -1,6 +1,8 @@
 """Searches: scikit-learn's manner, the same scores as models trained alone, what is refitted."""
 
 import math
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from sklearn.model_selection import KFold, PredefinedSplit, cross_val_score
 from sklearn.neighbors import KernelDensity
 
 from rnade import FVSBN, RNADE, RNADESearchCV, load
+from rnade.exceptions import TrainingWarning
+from rnade.nn import RNADEModule
 from rnade.training import bank as bank_file
 from tests.test_estimators import make_X
 
@@ -137,6 +141,22 @@ def test_a_search_goes_on_from_its_checkpoints(tmp_path):
         search = make_search(refit=False, checkpoint=tmp_path / "c").fit(X)
         assert search.best_score_ == expected.best_score_
     assert len(list((tmp_path / "c").glob("bank-*.safetensors"))) == 2
+
+
+def test_ctrl_c_compares_what_has_trained(monkeypatch):
+    compute, calls = RNADEModule.weighted_log_likelihood, []
+
+    def press_after_a_while(self, *args, **options):
+        calls.append(1)
+        if len(calls) == 50:
+            os.kill(os.getpid(), signal.SIGINT)
+        return compute(self, *args, **options)
+
+    monkeypatch.setattr(RNADEModule, "weighted_log_likelihood", press_after_a_while)
+    search = make_search({"learning_rate": [1e-3, 0.05]}, refit=False)
+    with pytest.warns(TrainingWarning, match="search was stopped by Ctrl-C"):
+        search.fit(make_X(80))
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 def test_the_leaders_are_shown(capsys):

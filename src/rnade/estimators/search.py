@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from rnade.estimators.density import Rows
 from rnade.estimators.inputs import check_rows
 from rnade.estimators.rnade import RNADE
 from rnade.estimators.settings import make_rng, resolve_device
+from rnade.exceptions import TrainingWarning
 from rnade.families.base import Array
 from rnade.progress import leaders
 from rnade.training import Bank, Member, Trained
@@ -150,6 +152,12 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         members, shifts = self._members(base, rows, candidates, splits, seed)
         bank = Bank(members, memory=self.memory, checkpoint=self.checkpoint)
         self._train(bank, candidates, np.asarray(shifts))
+        if bank.interrupted:
+            warnings.warn(
+                "The search was stopped by Ctrl-C: settings are compared as far as they trained.",
+                TrainingWarning,
+                stacklevel=2,
+            )
         self._record(candidates, bank.results(), shifts)
         self.search_seconds_ = time.perf_counter() - began
         self.n_splits_ = len(splits)
