@@ -143,6 +143,18 @@ def test_a_search_goes_on_from_its_checkpoints(tmp_path):
     assert len(list((tmp_path / "c").glob("bank-*.safetensors"))) == 2
 
 
+def test_a_search_that_halves_goes_on_from_its_checkpoints(tmp_path):
+    """Several stages share one checkpoint, whose run is known by how it began."""
+    X = make_X(80)
+    options = {"refit": False, "halving": True}
+    expected = make_search(**options).fit(X)
+    for _ in range(2):
+        search = make_search(checkpoint=tmp_path / "c", **options).fit(X)
+        np.testing.assert_array_equal(
+            search.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+        )
+
+
 def test_ctrl_c_compares_what_has_trained(monkeypatch):
     compute, calls = RNADEModule.weighted_log_likelihood, []
 

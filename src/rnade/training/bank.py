@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 
 from rnade.backends.threads import one_torch_thread
 from rnade.nn.bank import AbstractTrainable
+from rnade.training.checkpoint import Checkpoint
 from rnade.training.minibatches import ShuffledRows
 from rnade.training.recipe import Recipe
 from rnade.training.run import OWN_SETTINGS, Diverged, HistoryRow, Run
@@ -198,12 +199,13 @@ class Bank:
     def _advance_part(
         self, part: "_Part", share: float, on_epoch: Callable[["Bank"], None] | None
     ) -> bool:
-        path = None if self._folder is None else self._folder / f"{part.name}.safetensors"
+        if self._folder is not None and part.checkpoint is None:
+            path = self._folder / f"{part.name}.safetensors"
+            part.checkpoint = Checkpoint(path, part.run, every=self._every)
         return advance(
             part.run,
             max(1, round(share * part.run.recipe.epochs)),
-            checkpoint=path,
-            every=self._every,
+            checkpoint=part.checkpoint,
             on_epoch=None if on_epoch is None else lambda: on_epoch(self),
         )
 
@@ -247,6 +249,7 @@ class _Part:
 
     def __init__(self, members: Sequence[Member], at: Sequence[int], name: str) -> None:
         self.at, self.name = list(at), name
+        self.checkpoint: Checkpoint | None = None  # made before the run begins
         mine = [members[m] for m in at]
         sets = list({id(member.rows): member.rows for member in mine}.values())
         self.everything = ScoredRows.stack([s.x for s in sets], [s.weights for s in sets])

@@ -120,7 +120,8 @@ def train(
             on_epoch(_last_row(run))
 
     try:
-        done = advance(run, checkpoint=checkpoint, on_epoch=report)
+        saved = None if checkpoint is None else Checkpoint(checkpoint, run)
+        done = advance(run, checkpoint=saved, on_epoch=report)
     finally:
         run.finish()
     if M == 1 and run.diverged:
@@ -140,13 +141,11 @@ def advance(
     run: Run,
     until: int | None = None,
     *,
-    checkpoint: str | os.PathLike[str] | None = None,
-    every: float = 30.0,
+    checkpoint: Checkpoint | None = None,
     on_epoch: Callable[[], None] | None = None,
 ) -> bool:
     """Move a run to its end, or to epoch `until`; False if Ctrl-C ended it before."""
     with one_torch_thread(), interruptible() as cancelled:
-        saved = None if checkpoint is None else Checkpoint(checkpoint, run, every=every)
         if not run.marks:
             run.start()
             if on_epoch is not None:
@@ -156,10 +155,10 @@ def advance(
                 return False
             if on_epoch is not None:
                 on_epoch()
-            if saved is not None:
-                saved.write_if_due()
-        if saved is not None:
-            saved.write_if_due(last=True)
+            if checkpoint is not None:
+                checkpoint.write_if_due()
+        if checkpoint is not None:
+            checkpoint.write_if_due(last=True)
     return True
 
 
@@ -175,11 +174,15 @@ def diverged_error(where: Diverged) -> TrainingDivergedError:
 
 
 def _last_row(run: Run) -> HistoryRow:
-    return run.history(0)[-1] if run.module.n_models == 1 else _rows_of_lists(run)[-1]
+    return (
+        run.history(0)[-1]
+        if run.module.n_models == 1
+        else _rows_of_lists(run, len(run.marks) - 1)[0]
+    )
 
 
-def _rows_of_lists(run: Run) -> list[HistoryRow]:
-    """Rows of a bank's history; a member that has left has NaN."""
+def _rows_of_lists(run: Run, first: int = 0) -> list[HistoryRow]:
+    """Rows of a bank's history from an epoch on; a member that has left has NaN."""
     return [
         {
             "epoch": epoch,
@@ -191,7 +194,7 @@ def _rows_of_lists(run: Run) -> list[HistoryRow]:
             "seconds": round(mark["seconds"], 3),
             "skipped": run.curves["skipped"][epoch].tolist(),
         }
-        for epoch, mark in enumerate(run.marks)
+        for epoch, mark in enumerate(run.marks[first:], first)
     ]
 
 
