@@ -21,6 +21,19 @@ from rich.table import Table
 from rnade.training import Bank, HistoryRow
 
 
+def _epochs_bar() -> Progress:
+    """Draw epochs done and to come, with a field for scores, and the time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("epochs {task.fields[scores]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True))
+
+
 @contextmanager
 def job_bar(
     description: str, n_jobs: int, n_done: int, *, shown: bool
@@ -48,16 +61,8 @@ def bank_bar(description: str, *, shown: bool) -> Iterator[Callable[[Bank], None
     if not shown:
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs {task.fields[score]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(description, total=None, score="")
+    with _epochs_bar() as progress:
+        task = progress.add_task(description, total=None, scores="")
 
         def on_epoch(bank: Bank) -> None:
             n = len(bank.members)
@@ -68,7 +73,7 @@ def bank_bar(description: str, *, shown: bool) -> Iterator[Callable[[Bank], None
                 description=f"{description}{models}",
                 completed=bank.epochs_done,
                 total=bank.epochs_done + bank.epochs_left,
-                score=f"best {max(bank.best_scores()):.3f} nats, rate {bank.rate:.2g}",
+                scores=f"best {max(bank.best_scores()):.3f} nats, rate {bank.rate:.2g}",
             )
 
         yield on_epoch
@@ -82,15 +87,7 @@ def training_bar(
     if not shown:
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs {task.fields[scores]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with _epochs_bar() as progress:
         task = progress.add_task(description, total=n_epochs, scores="")
 
         def on_epoch(row: HistoryRow) -> None:
