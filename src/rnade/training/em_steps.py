@@ -149,15 +149,20 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
 
     @abc.abstractmethod
     def take(self, target: T) -> None:
-        """Give the module these parameters; what fails is noted on the device, for `check`."""
+        """Give the module these parameters."""
 
-    @abc.abstractmethod
     def check(self) -> None:
         """Raise a SingularDataError if a component has become singular since the start.
 
-        Apart from `take`, which is thus never waited for: a GPU that is asked after every
-        iteration stands still meanwhile.
+        Apart from `take`, which need then not be waited for: a GPU that is asked something after
+        every iteration stands still meanwhile.
         """
+        if bool(self._failed.any()):
+            raise SingularDataError(
+                f"The covariance of component {int(self._failed.nonzero()[0, 1])} became singular:"
+                " its rows lie in a plane, or are too few. Use fewer components, or a sigma_floor"
+                " above 0."
+            )
 
     @torch.no_grad()
     def move(self, sums: S, step_size: float = 1.0) -> None:
@@ -251,15 +256,6 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
         self._failed |= failed > 0
         self.module.L.copy_(L)
 
-    def check(self) -> None:
-        """Raise a SingularDataError if a component has become singular since the start."""
-        if bool(self._failed.any()):
-            raise SingularDataError(
-                f"The covariance of component {int(self._failed.nonzero()[0, 1])} became singular:"
-                " its rows lie in a plane, or are too few. Use fewer components, or a sigma_floor"
-                " above 0."
-            )
-
 
 class FactorSteps(AbstractSteps[FactorSums, FactorTarget]):
     """EM for a mixture of factor analysers (Ghahramani and Hinton, 1996, section 3)."""
@@ -324,21 +320,17 @@ class FactorSteps(AbstractSteps[FactorSums, FactorTarget]):
         )
 
     def take(self, target: FactorTarget) -> None:
-        """Give the module these parameters; what fails is noted on the device, for `check`."""
-        self._failed |= (target.psi <= 0).any(-1)
+        """Give the module these parameters, after a look at them."""
+        if bool((target.psi <= 0).any()):
+            raise SingularDataError(
+                "The noise of a column became 0 in a component: its rows lie in a plane, or are"
+                " too few. Use fewer components or factors, or a sigma_floor above 0."
+            )
         m = self.module
         m.log_alpha.copy_(target.alpha.log())
         m.mu.copy_(target.mu)
         m.Lambda.copy_(target.Lambda)
         m.log_psi.copy_(target.psi.log())
-
-    def check(self) -> None:
-        """Raise a SingularDataError if a component has become singular since the start."""
-        if bool(self._failed.any()):
-            raise SingularDataError(
-                "The noise of a column became 0 in a component: its rows lie in a plane, or are"
-                " too few. Use fewer components or factors, or a sigma_floor above 0."
-            )
 
 
 def _copy(t: Tensor) -> Tensor:
