@@ -182,7 +182,7 @@ def fixed_labelled_patches(
 def whole_patches(x: Tensor) -> Tensor:
     """Give back the last pixel, which the others leave: (..., D) to (..., side, side)."""
     side = math.isqrt(x.shape[-1] + 1)
-    return torch.cat([x, -x.sum(-1, keepdim=True)], -1).unflatten(-1, (side, side))
+    return torch.cat([x, -x.sum(-1, keepdim=True)], -1).view(*x.shape[:-1], side, side)
 
 
 def turned(x: Tensor, symmetry: int) -> Tensor:
