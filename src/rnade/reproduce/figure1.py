@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
+from rnade.reproduce.patch_models import PatchModel
 from rnade.reproduce.patch_remarks import out_of_range, sample_in_range
 from rnade.reproduce.pictures import draw_patches, save
 from rnade.reproduce.runner import Job, Record
@@ -62,14 +63,7 @@ class Figure1(AbstractExperiment):
             mixture, rnade = (
                 model_of(name, patches, context, quick=quick)[0] for name in (MIXTURE, RNADE)
             )
-            generator = Generator(context.device).manual_seed(SEED)
-            rows = {
-                "data": patches.test[:n],
-                "mixture": mixture.sample(n, generator),
-                "rnade": rnade.sample(n, generator),
-                "limited": sample_in_range(rnade, n, generator),
-            }
-            yield job, {name: _kept(x) for name, x in rows.items()}
+            yield job, shown_rows(mixture, rnade, patches.test[:n])
 
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
         """How wide the rows are, and how many leave the legal range."""
@@ -98,6 +92,18 @@ class Figure1(AbstractExperiment):
             rows = {LABELS[name]: record["result"][name]["patches"] for name in LABELS}
             return save(draw_patches(rows), folder, self.name)
         return []
+
+
+def shown_rows(mixture: PatchModel, rnade: PatchModel, test: Tensor) -> dict[str, Any]:
+    """Draw as many samples of each model as there are test patches; describe and keep some."""
+    n, generator = len(test), Generator(test.device).manual_seed(SEED)
+    rows = {
+        "data": test,
+        "mixture": mixture.sample(n, generator),
+        "rnade": rnade.sample(n, generator),
+        "limited": sample_in_range(rnade, n, generator),
+    }
+    return {name: _kept(x) for name, x in rows.items()}
 
 
 def _kept(x: Tensor) -> dict[str, Any]:

@@ -178,6 +178,12 @@ def make_module(settings: Settings, n_dimensions: int) -> AbstractDensity:
     )
 
 
+def _for_device(settings: Settings, device: torch.device) -> Settings:
+    """Settings without a backend that this device does not have."""
+    on_gpu = device.type == "cuda"
+    return settings if on_gpu else {k: v for k, v in settings.items() if k != "backend"}
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """A model and how its training went."""
@@ -191,7 +197,7 @@ def fit(settings: Settings, data: Bsds300) -> Fitted:
     began = time.perf_counter()
     device = data.train.device
     generator = Generator(device).manual_seed(settings["seed"])
-    module = make_module(settings, data.train.n_dimensions).to(device)
+    module = make_module(_for_device(settings, device), data.train.n_dimensions).to(device)
     start = data.train.draw(N_START, generator)
     validation = fixed_patches(data.validation, N_VALIDATION)
     if isinstance(module, MixtureOfGaussiansModule):
@@ -201,6 +207,7 @@ def fit(settings: Settings, data: Bsds300) -> Fitted:
         assert isinstance(module, RNADEModule)
         columns = Columns.of(settings["columns"], start, module.order[0])
         outcome = _fit_rnade(module, settings, data, columns, start, validation, generator)
+        module.backend = "auto"  # coarser products are for training alone
     model = PatchModel(module, columns)
     shift = columns.log_determinant
     details = {
@@ -217,8 +224,6 @@ def fit(settings: Settings, data: Bsds300) -> Fitted:
             if math.isfinite(row["train"])
         ],
     }
-    if isinstance(module, RNADEModule):
-        details["backend"] = module.backend_choice().name
     return Fitted(model, details)
 
 
@@ -288,6 +293,6 @@ def _read(path: Path, settings: Settings, device: torch.device) -> Fitted | None
     if json.dumps(found.get("patches"), sort_keys=True) != json.dumps(settings, sort_keys=True):
         return None
     columns = Columns(*(tensors.pop(f"columns.{name}").to(device) for name in ("mean", "A")))
-    module = make_module(settings, len(columns.mean))
+    module = make_module({**settings, "backend": "auto"}, len(columns.mean))
     module.load_state_dict(tensors)
     return Fitted(PatchModel(module.to(device), columns), found["details"])

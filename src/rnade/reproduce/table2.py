@@ -149,7 +149,7 @@ def _ensemble(job: Job, patches: Patches, context: Context) -> Result:
         return total - math.log(len(found) * len(turns))
 
     return {
-        **score_both(log_prob, patches),
+        "test": summary(log_prob(patches.test).cpu().numpy(), patches.test_image),
         "n_parameters": sum(model.n_parameters for model, _ in found),
         "fit_seconds": round(sum(details["fit_seconds"] for _, details in found), 3),
         "n_densities": len(found) * len(turns),
