@@ -25,6 +25,10 @@ class Parameters(NamedTuple):
     b : Tensor of shape (M, D, P)
     log_floor : Tensor of shape (M, D) or None
         Logarithm of the smallest scale of each dimension's components; None for no floor.
+    U : Tensor of shape (M, L, H, H) or None
+        Residual layers between psi and z, shared over dimensions: h_d = g(psi_d), and then
+        h_d <- h_d + g(U[l]' h_d + u[l, d]) for each l. None for none of them.
+    u : Tensor of shape (M, L, D, H) or None
     """
 
     W: Tensor
@@ -33,6 +37,13 @@ class Parameters(NamedTuple):
     V: Tensor
     b: Tensor
     log_floor: Tensor | None = None
+    U: Tensor | None = None
+    u: Tensor | None = None
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """Tensors that are trained: all but the floor, without those that are not there."""
+        return [t for t in (*self[:5], self.U, self.u) if t is not None]
 
 
 def check_activation(name: object) -> Activation:
