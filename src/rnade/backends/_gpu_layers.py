@@ -72,9 +72,7 @@ def backward(dh: Tensor, tape: Tape, parameters: Parameters, request: Request) -
         with _products_in(request.precision):
             dU[:, layer] = torch.bmm(tape.states[layer].flatten(1, 2).mT, flat)
             dh.flatten(1, 2).baddbmm_(flat, weights[:, layer].mT)
-    da, sums, _ = _unit_gradient(
-        dh, tape.a, request.activation, torch.float32, rho=parameters.rho
-    )
+    da, sums, _ = _unit_gradient(dh, tape.a, request.activation, torch.float32, rho=parameters.rho)
     return LayerGradients(da, sums.flatten(2), dU, du)
 
 

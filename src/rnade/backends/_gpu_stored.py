@@ -126,7 +126,7 @@ class Gradients:
     W: Tensor | None
     c: Tensor | None
     x: Tensor | None
-    layers: layers.LayerGradients | None
+    deeper: layers.LayerGradients | None
     tiles: Tiles
     tiles_a_program: int
     inputs: bool  # whether W, c or x is wanted
@@ -146,7 +146,7 @@ class Gradients:
             W=None,
             c=None,
             x=x.new_empty(x.shape) if x_too else None,
-            layers=None,
+            deeper=None,
             tiles=tiles,
             tiles_a_program=run,
             inputs=inputs,
@@ -216,18 +216,18 @@ class Gradients:
 
     def _add_layers(self, found: layers.LayerGradients) -> Tensor:
         """Add the layers' own, and give d log p / da."""
-        before = self.layers
+        before = self.deeper
         if before is not None:
             found = layers.LayerGradients(
                 found.a, *(new + old for new, old in zip(found[1:], before[1:], strict=True))
             )
-        self.layers = found
+        self.deeper = found
         return found.a
 
     @property
     def _rho_sums(self) -> Tensor:
         """Partial sums (M, D, parts) of rho's gradient, which layers make themselves."""
-        return self.rho_parts if self.layers is None else self.layers.rho_parts
+        return self.rho_parts if self.deeper is None else self.deeper.rho_parts
 
     def _add_inputs(self, request: Request, x: Tensor, W: Tensor, g: Tensor, rows: slice) -> None:
         M, B, D = x.shape
@@ -277,8 +277,8 @@ class Gradients:
     def finished(self) -> tuple[Tensor | None, ...]:
         """Gradients in the order of `_Differentiable`: x, W, c, rho, V, b, U, u."""
         rho = self._rho_sums.sum(2) if self.rho is None else self.rho
-        deeper = () if self.layers is None else (self.layers.U, self.layers.u)
-        return self.x, self.W, self.c, rho, self.V, self.b, *deeper
+        last = () if self.deeper is None else (self.deeper.U, self.deeper.u)
+        return self.x, self.W, self.c, rho, self.V, self.b, *last
 
 
 @functools.cache

@@ -176,9 +176,7 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
             yield d, self._conditional(d, a, parameters)
             a = a + x[:, d, None] * parameters.W[0, d]
 
-    def _conditional(
-        self, d: int, a: Float[Tensor, "B H"], parameters: Parameters
-    ) -> Conditional:
+    def _conditional(self, d: int, a: Float[Tensor, "B H"], parameters: Parameters) -> Conditional:
         """The density of dimension d of the only model, from the activations before it."""
         _, _, rho, V, b, log_floor, U, u = parameters
         u_d = None if u is None else u[:, :, d]
