@@ -1,9 +1,9 @@
-"""Residual layers on a GPU: h <- h + g(U[l]' h + u[l, d]) for the rows of all dimensions at once.
+"""Residual layers on a GPU: s <- s + U[l]' g(s) + u[l, d] for the rows of all dimensions at once.
 
 The products of a layer are one large matrix product each, left to the vendor's library; what
-stands between them is one pass (`_gpu_residual`). With precision "bf16" hidden units and their
-gradients are kept in bf16 between the layers, and the last ones in float32; weights, biases and
-sums over rows are float32 always. Nothing here waits for the device or looks at values.
+stands between them is one pass (`_gpu_residual`). The stream s is float32. With precision "bf16"
+what goes into the products and comes out of them is bf16, gradients too; weights, biases and sums
+over rows are float32 always. Nothing here waits for the device or looks at values.
 """
 
 import functools
@@ -16,15 +16,14 @@ from torch import Tensor
 
 from rnade.backends import _gpu_tiling as tiling
 from rnade.backends._gpu_launch import Request, current
-from rnade.backends.parameters import Activation, Parameters
+from rnade.backends.parameters import Parameters
 
 
 class Tape(NamedTuple):
     """What the backward pass of the layers needs, each of shape (M, D, B, H)."""
 
-    a: Tensor  # before the first activation, without rho
-    states: list[Tensor]  # the input of each layer
-    products: list[Tensor]  # U[l]' h of each layer, without its bias
+    a: Tensor
+    inputs: list[Tensor]  # r = g(s) before each layer
 
 
 class LayerGradients(NamedTuple):
@@ -39,122 +38,135 @@ class LayerGradients(NamedTuple):
 def forward(
     a: Tensor, parameters: Parameters, request: Request, *, recorded: bool
 ) -> tuple[Tensor, Tape | None]:
-    """Hidden units (M, D, B, H) after the last layer, from a; with what a gradient needs."""
+    """The stream (M, D, B, H) after the last layer, from a; with what a gradient needs."""
     U, u = _layers(parameters)
-    stored = request.product_dtype
-    weights = U.detach().to(stored)
-    h = _unit(a, request.activation, stored, rho=parameters.rho)
-    tape = Tape(a, [], [])
+    weights = U.to(request.product_dtype)
+    rho = parameters.rho.contiguous()
+    s, r = _stream(a, request, rho=rho, activated=True)
+    tape = Tape(a, [])
     for layer in range(U.shape[1]):
         with _products_in(request.precision):
-            product = torch.bmm(h.flatten(1, 2), weights[:, layer]).view_as(h)
+            product = torch.bmm(r.flatten(1, 2), weights[:, layer]).view_as(r)
         if recorded:
-            tape.states.append(h)
-            tape.products.append(product)
-        last = layer == U.shape[1] - 1
-        dtype = torch.float32 if last else stored
-        h = _unit(product, request.activation, dtype, u=u[:, layer], before=h)
-    return h, tape if recorded else None
-
-
-def backward(dh: Tensor, tape: Tape, parameters: Parameters, request: Request) -> LayerGradients:
-    """Gradients from that of the last hidden units, which may be written over."""
-    U, u = _layers(parameters)
-    stored = request.product_dtype
-    weights = U.detach().to(stored)
-    dU, du = torch.empty_like(U), torch.empty_like(u)
-    for layer in reversed(range(U.shape[1])):
-        dproduct, sums, dh = _unit_gradient(
-            dh, tape.products[layer], request.activation, stored, u=u[:, layer]
+            tape.inputs.append(r)
+        s, r = _stream(
+            s,
+            request,
+            rho=rho if layer == 0 else None,
+            product=product,
+            u=u[:, layer],
+            activated=layer < U.shape[1] - 1,
         )
+    return s, tape if recorded else None
+
+
+def backward(ds: Tensor, tape: Tape, parameters: Parameters, request: Request) -> LayerGradients:
+    """Gradients from that of the stream after the last layer, which may be written over."""
+    U, u = _layers(parameters)
+    weights = U.to(request.product_dtype)
+    dU, du = torch.empty_like(U), torch.empty_like(u)
+    ds, sums = _stream_gradient(ds, request)
+    for layer in reversed(range(U.shape[1])):
         du[:, layer] = sums.sum(2)
-        flat = dproduct.flatten(1, 2)
+        r, flat = tape.inputs[layer], ds.flatten(1, 2)
         with _products_in(request.precision):
-            dU[:, layer] = torch.bmm(tape.states[layer].flatten(1, 2).mT, flat)
-            dh.flatten(1, 2).baddbmm_(flat, weights[:, layer].mT)
-    da, sums, _ = _unit_gradient(dh, tape.a, request.activation, torch.float32, rho=parameters.rho)
-    return LayerGradients(da, sums.flatten(2), dU, du)
+            dU[:, layer] = torch.bmm(r.flatten(1, 2).mT, flat)
+            dr = torch.bmm(flat, weights[:, layer].mT).view_as(r)
+        first = (tape.a, parameters.rho.contiguous()) if layer == 0 else None
+        ds, sums = _stream_gradient(ds, request, through=(dr, r), first=first)
+    return LayerGradients(ds, sums.flatten(2), dU, du)
 
 
 def _layers(parameters: Parameters) -> tuple[Tensor, Tensor]:
     assert parameters.U is not None
     assert parameters.u is not None
-    return parameters.U.contiguous(), parameters.u.contiguous()
+    return parameters.U.detach().contiguous(), parameters.u.detach().contiguous()
 
 
-def _unit(
-    t: Tensor,
-    activation: Activation,
-    dtype: torch.dtype,
+def _stream(
+    before: Tensor,
+    request: Request,
     *,
-    rho: Tensor | None = None,
+    rho: Tensor | None,
+    product: Tensor | None = None,
     u: Tensor | None = None,
-    before: Tensor | None = None,
-) -> Tensor:
-    """Give g(rho t), or before + g(t + u)."""
-    M, D, B, H = t.shape
-    tiles = tiling.unit(B, H)
-    y = torch.empty_like(t, dtype=dtype)
-    with current(t.device):
-        _kernels().unit_kernel[(M * D, tiling.cdiv(B, tiles.rows), tiling.cdiv(H, tiles.hidden))](
-            t,
-            t if rho is None else rho.contiguous(),
-            t if u is None else u,
-            t if before is None else before,
-            y,
+    activated: bool,
+) -> tuple[Tensor, Tensor]:
+    """The stream after a layer, and g of it where wanted.
+
+    With `rho`, `before` is a. Without a product there is no layer yet, and it is left as it is.
+    """
+    M, D, B, H = before.shape
+    tiles = tiling.unit(H)
+    # The first layer leaves a to the backward pass; from then on the stream is changed in place.
+    s = torch.empty_like(before) if product is not None and rho is not None else before
+    r = torch.empty_like(before, dtype=request.product_dtype) if activated else before
+    cut = tiling.cdiv(B, tiles.rows), tiling.cdiv(H, tiles.hidden)
+    with current(before.device):
+        _kernels().stream_kernel[(M * D, *cut)](
+            before,
+            before if rho is None else rho,
+            before if product is None else product,
+            before if u is None else u,
+            s,
+            r,
             B,
             D,
             H,
             0 if u is None else u.stride(0),
             BB=tiles.rows,
             HT=tiles.hidden,
-            ACTIVATION=activation,
-            RESIDUAL=before is not None,
+            ACTIVATION=request.activation,
+            SCALED=rho is not None,
+            ADDED=product is not None,
+            ACTIVATED=activated,
             num_warps=tiles.warps,
         )
-    return y
+    return s, r
 
 
-def _unit_gradient(
-    dy: Tensor,
-    t: Tensor,
-    activation: Activation,
-    dtype: torch.dtype,
+def _stream_gradient(
+    ds: Tensor,
+    request: Request,
     *,
-    rho: Tensor | None = None,
-    u: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradient of t, partial sums of that of rho or u, and dy in the type of t's gradient."""
-    M, D, B, H = t.shape
-    tiles = tiling.unit(B, H)
+    through: tuple[Tensor, Tensor] | None = None,
+    first: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The stream's gradient before a layer and its partial sums over rows.
+
+    `through` are dr and r of the layer. With `first`, which are a and rho, it is the gradient of a
+    in float32, and the sums are those of rho's.
+    """
+    M, D, B, H = ds.shape
+    tiles = tiling.unit(H)
     n_tiles = tiling.cdiv(H, tiles.hidden)
     run, parts = tiling.row_runs(B, tiles.rows, M * D * n_tiles)
-    dt = torch.empty_like(t, dtype=dtype)
-    copied = u is not None and dy.dtype != dtype
-    copy = torch.empty_like(dt) if copied else dy
-    sums = t.new_empty(M, D, parts, n_tiles if u is None else H, dtype=torch.float32)
-    with current(t.device):
-        _kernels().unit_gradient_kernel[(M * D, n_tiles, parts)](
-            dy,
-            t,
-            t if rho is None else rho.contiguous(),
-            t if u is None else u,
-            dt,
-            copy,
+    dtype = request.product_dtype if first is None else torch.float32
+    out = ds if ds.dtype == dtype else torch.empty_like(ds, dtype=dtype)
+    sums = ds.new_empty(M, D, parts, H if first is None else n_tiles, dtype=torch.float32)
+    dr, r = (ds, ds) if through is None else through
+    a, rho = (ds, ds) if first is None else first
+    with current(ds.device):
+        _kernels().stream_gradient_kernel[(M * D, n_tiles, parts)](
+            ds,
+            dr,
+            r,
+            a,
+            rho,
+            out,
             sums,
             B,
             D,
             H,
-            0 if u is None else u.stride(0),
             run,
             BB=tiles.rows,
             HT=tiles.hidden,
-            ACTIVATION=activation,
-            RESIDUAL=u is not None,
-            COPIED=copied,
+            ACTIVATION=request.activation,
+            THROUGH=through is not None,
+            FIRST=first is not None,
             num_warps=tiles.warps,
         )
-    return dt, sums, copy
+    return out, sums
 
 
 @contextmanager

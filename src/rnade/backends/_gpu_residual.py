@@ -1,17 +1,19 @@
-"""Between the products of a deeper network: activation, bias and residual, one pass each way.
+"""Between the products of a deeper network: bias, residual and activation, one pass each way.
 
-Computed, for every dimension d, row and unit, of a layer whose input is t:
+Computed, for every dimension d, row and unit:
 
-- `unit_kernel`: g(rho_d t), or with a bias y = before + g(t + u_d).
-- `unit_gradient_kernel`: from dy the gradient of t, and the sums over rows that make the gradients
-  of rho_d or u_d.
+- `stream_kernel`: the stream s, which is rho_d a_d at first and s + U[l]' r + u[l, d] after layer
+  l, and r = g(s), which is the next layer's input.
+- `stream_gradient_kernel`: the stream's gradient ds + dr g'(s) one layer earlier, and the sums
+  over rows that make the gradients of u[l, d] and rho_d.
 
-Fused: activation, bias, residual and conversion between float32 and bf16; the products themselves
-are the vendor's (`_gpu_layers`). Recomputed by the backward pass: the activation, from t.
+Fused: bias, residual, activation, their derivatives, sums over rows and conversion between float32
+and bf16; the products themselves are the vendor's (`_gpu_layers`). The stream itself is not kept
+for the backward pass: the slope of g follows from r.
 
-Traffic, in elements for each layer: forward, t and `before` are read and y written, 3 B D H;
-backward, dy and t are read and dt written, 3 B D H; the three products of a layer read and write
-7 B D H more. For B = 512, D = 63, H = 512 in bf16 a pass moves 99 MB, some 25 us at 4 TB/s.
+Traffic for each layer where r, its gradient and the products are in bf16 and s in float32:
+12 bytes forward and 8 backward for each of the B D H units, beside 14 of the three products. For
+B = 512, D = 63, H = 512 that is 0.56 GB, some 140 us at 4 TB/s.
 
 Sums over rows are made by one program in a fixed order, or left as partial sums in a fixed layout:
 no atomics, so the same inputs give the same bits.
@@ -27,12 +29,13 @@ from rnade.backends._gpu_kernels import activate
 
 @triton.jit
 @no_type_check
-def unit_kernel(
-    t_ptr,  # (M, D, B, H)
-    rho_ptr,  # (M, D), read unless RESIDUAL
-    u_ptr,  # (M, D, H) with the stride below, read if RESIDUAL
-    before_ptr,  # (M, D, B, H), likewise
-    y_ptr,  # (M, D, B, H), written
+def stream_kernel(
+    before_ptr,  # (M, D, B, H), s before the layer, or a if SCALED
+    rho_ptr,  # (M, D), read if SCALED
+    product_ptr,  # (M, D, B, H), U' r, read if ADDED
+    u_ptr,  # (M, D, H) with the stride below, likewise
+    s_ptr,  # (M, D, B, H), written if ADDED; may be before_ptr
+    r_ptr,  # (M, D, B, H), g(s), written if ACTIVATED
     B,
     D,
     H,
@@ -40,7 +43,9 @@ def unit_kernel(
     BB: tl.constexpr,
     HT: tl.constexpr,
     ACTIVATION: tl.constexpr,
-    RESIDUAL: tl.constexpr,
+    SCALED: tl.constexpr,
+    ADDED: tl.constexpr,
+    ACTIVATED: tl.constexpr,
 ):
     """One program: BB rows and HT units of one dimension of one model."""
     md = tl.program_id(0).to(tl.int64)
@@ -48,36 +53,37 @@ def unit_kernel(
     h = tl.program_id(2) * HT + tl.arange(0, HT)
     ok = (rows < B)[:, None] & (h < H)[None, :]
     at = (md * B + rows)[:, None] * H + h[None, :]
-    t = tl.load(t_ptr + at, mask=ok, other=0.0).to(tl.float32)
-    if RESIDUAL:
+    s = tl.load(before_ptr + at, mask=ok, other=0.0)
+    if SCALED:
+        s = s * tl.load(rho_ptr + md)
+    if ADDED:
         u = tl.load(u_ptr + md // D * u_stride_m + md % D * H + h, mask=h < H, other=0.0)
-        before = tl.load(before_ptr + at, mask=ok, other=0.0).to(tl.float32)
-        y = before + activate(t + u[None, :], ACTIVATION)
-    else:
-        y = activate(t * tl.load(rho_ptr + md), ACTIVATION)
-    tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=ok)
+        s += tl.load(product_ptr + at, mask=ok, other=0.0).to(tl.float32) + u[None, :]
+        tl.store(s_ptr + at, s, mask=ok)
+    if ACTIVATED:
+        r = activate(s, ACTIVATION)
+        tl.store(r_ptr + at, r.to(r_ptr.dtype.element_ty), mask=ok)
 
 
 @triton.jit
 @no_type_check
-def unit_gradient_kernel(
-    dy_ptr,  # (M, D, B, H)
-    t_ptr,  # (M, D, B, H)
-    rho_ptr,  # (M, D), read unless RESIDUAL
-    u_ptr,  # (M, D, H) with the stride below, read if RESIDUAL
-    dt_ptr,  # (M, D, B, H), written
-    copy_ptr,  # (M, D, B, H), dy in this pointer's type, written if COPIED
-    sum_ptr,  # RESIDUAL: (M, D, parts, H), du; else (M, D, parts, tiles), drho; written
+def stream_gradient_kernel(
+    ds_ptr,  # (M, D, B, H), gradient of s after the layer
+    dr_ptr,  # (M, D, B, H), gradient of the layer's input r, read if THROUGH
+    r_ptr,  # (M, D, B, H), likewise
+    a_ptr,  # (M, D, B, H), read if FIRST
+    rho_ptr,  # (M, D), likewise
+    out_ptr,  # (M, D, B, H), gradient of s before the layer, or of a if FIRST; may be ds_ptr
+    sum_ptr,  # FIRST: (M, D, parts, tiles), drho; else (M, D, parts, H), sums of out; written
     B,
     D,
     H,
-    u_stride_m,
     run,  # rows that a program takes
     BB: tl.constexpr,
     HT: tl.constexpr,
     ACTIVATION: tl.constexpr,
-    RESIDUAL: tl.constexpr,
-    COPIED: tl.constexpr,
+    THROUGH: tl.constexpr,
+    FIRST: tl.constexpr,
 ):
     """One program: a run of rows and HT units of one dimension of one model."""
     md = tl.program_id(0).to(tl.int64)
@@ -85,34 +91,30 @@ def unit_gradient_kernel(
     h = tile * HT + tl.arange(0, HT)
     h_ok = h < H
     rho = 1.0
-    u = tl.zeros((HT,), tl.float32)
-    if RESIDUAL:
-        u = tl.load(u_ptr + md // D * u_stride_m + md % D * H + h, mask=h_ok, other=0.0)
-    else:
+    if FIRST:
         rho = tl.load(rho_ptr + md)
     total = tl.zeros((HT,), tl.float32)
     for start in tl.range(part * run, tl.minimum((part + 1) * run, B), BB):
         rows = start + tl.arange(0, BB)
-        ok = ((rows < B) & (rows < (part + 1) * run))[:, None] & h_ok[None, :]
+        ok = (rows < B)[:, None] & h_ok[None, :]
         at = (md * B + rows)[:, None] * H + h[None, :]
-        dy = tl.load(dy_ptr + at, mask=ok, other=0.0).to(tl.float32)
-        t = tl.load(t_ptr + at, mask=ok, other=0.0).to(tl.float32)
-        psi = rho * t + u[None, :]
-        dpsi = dy
-        if ACTIVATION == "relu":
-            dpsi = tl.where(psi > 0, dy, 0.0)
-        elif ACTIVATION == "sigmoid":
-            y = tl.sigmoid(psi)
-            dpsi = dy * y * (1 - y)
-        if COPIED:
-            tl.store(copy_ptr + at, dy.to(copy_ptr.dtype.element_ty), mask=ok)
-        tl.store(dt_ptr + at, (dpsi * rho).to(dt_ptr.dtype.element_ty), mask=ok)
-        if RESIDUAL:
-            total += tl.sum(dpsi, 0)
+        ds = tl.load(ds_ptr + at, mask=ok, other=0.0).to(tl.float32)
+        if THROUGH:
+            dr = tl.load(dr_ptr + at, mask=ok, other=0.0).to(tl.float32)
+            r = tl.load(r_ptr + at, mask=ok, other=0.0).to(tl.float32)
+            if ACTIVATION == "relu":
+                dr = tl.where(r > 0, dr, 0.0)
+            elif ACTIVATION == "sigmoid":
+                dr = dr * r * (1 - r)
+            ds += dr
+        if FIRST:
+            total += tl.sum(ds * tl.load(a_ptr + at, mask=ok, other=0.0), 0)
+            ds = ds * rho
         else:
-            total += tl.sum(dpsi * t, 0)
+            total += tl.sum(ds, 0)
+        tl.store(out_ptr + at, ds.to(out_ptr.dtype.element_ty), mask=ok)
     sums = md * tl.num_programs(2) + part
-    if RESIDUAL:
-        tl.store(sum_ptr + sums * H + h, total, mask=h_ok)
-    else:
+    if FIRST:
         tl.store(sum_ptr + sums * tl.num_programs(1) + tile, tl.sum(total))
+    else:
+        tl.store(sum_ptr + sums * H + h, total, mask=h_ok)

@@ -20,7 +20,7 @@ from rnade.backends.parameters import Parameters
 class Kept(NamedTuple):
     """What the stored path hands from value to gradient, for one chunk of rows."""
 
-    a: Tensor  # (M, D, B, H); the last hidden units where there are layers
+    a: Tensor  # (M, D, B, H); h where there are layers
     dz: Tensor  # (M, D, B, P)
     dx: Tensor | None  # (M, B, D)
     tape: layers.Tape | None  # of the layers, if there are any
@@ -111,8 +111,14 @@ def evaluate(
 
 
 def _read_as_it_is(rho: Tensor, flags: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
-    """What makes h of the kernels' g(rho a): the layers have been through it already."""
-    return torch.ones_like(rho), {**flags, "ACTIVATION": "identity"}
+    """What makes h of the kernels' g(rho a), where layers have made h already.
+
+    Bf16 is for the layers' products: rounded to 8 bits, h would move the means by much of a small
+    scale, and this product is the smallest by far.
+    """
+    precision = "tf32" if flags["PRECISION"].startswith("bf16") else flags["PRECISION"]
+    read = {**flags, "ACTIVATION": "identity", "PRECISION": precision}
+    return torch.ones_like(rho), read
 
 
 @dataclass

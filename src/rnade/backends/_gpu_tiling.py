@@ -85,7 +85,7 @@ def bank(B: int, *, gradient: bool) -> Tiles:
     return Tiles(16 if gradient or B <= 16 else 32 if B <= 32 else 64, 0, 4, 1)
 
 
-def unit(B: int, H: int) -> Tiles:
+def unit(H: int) -> Tiles:
     """Tiles of the passes between the products of a deeper network."""
     return Tiles(16, min(256, power_of_two(H)), 4, 1)
 

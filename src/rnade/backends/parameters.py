@@ -26,8 +26,8 @@ class Parameters(NamedTuple):
     log_floor : Tensor of shape (M, D) or None
         Logarithm of the smallest scale of each dimension's components; None for no floor.
     U : Tensor of shape (M, L, H, H) or None
-        Residual layers between psi and z, shared over dimensions: h_d = g(psi_d), and then
-        h_d <- h_d + g(U[l]' h_d + u[l, d]) for each l. None for none of them.
+        Residual layers between psi and z, which dimensions share: s_d = psi_d, then for each l
+        s_d <- s_d + U[l]' g(s_d) + u[l, d], and h_d = s_d. None for none, and h_d = g(psi_d).
     u : Tensor of shape (M, L, D, H) or None
     """
 

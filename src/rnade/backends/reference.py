@@ -57,7 +57,11 @@ def log_conditionals(
     terms = np.empty((B, D))
     a = np.tile(c, (B, 1))
     for d in range(D) if order is None else order:
-        h = _hidden(rho[d] * a, d, parameters, activation)[-1]
+        psi = rho[d] * a
+        if parameters.U is None:
+            h = _activate(psi, activation)
+        else:
+            h = _stream(psi, d, parameters, activation)[-1]
         z = h @ V[d] + b[d]
         floor = None if log_floor is None else log_floor[d]
         terms[:, d] = family.reference_epilogue(x[:, d], z, floor).log_prob
@@ -88,37 +92,38 @@ def gradients(
         dx[:, d] += da @ W[d]
         a = a - x[:, d, None] * W[d]  # now a_d
         psi = rho[d] * a
-        states = _hidden(psi, d, parameters, activation)
-        h = states[-1]
+        stream = _stream(psi, d, parameters, activation)
+        h = _activate(psi, activation) if U is None else stream[-1]
         floor = None if log_floor is None else log_floor[d]
         _, dz, dx_own = family.reference_epilogue(x[:, d], h @ V[d] + b[d], floor)
         dx[:, d] += dx_own
         dV[d], db[d] = h.T @ dz, dz.sum(0)
         dh = dz @ V[d].T
         if U is not None and u is not None and dU is not None and du is not None:
+            dpsi = dh
             for layer in reversed(range(len(U))):
-                before = states[layer]
-                inner = before @ U[layer] + u[layer, d]
-                dinner = dh * _slope(inner, states[layer + 1] - before, activation)
-                dU[layer] += before.T @ dinner
-                du[layer, d] = dinner.sum(0)
-                dh = dh + dinner @ U[layer].T
-        dpsi = dh * _slope(psi, states[0], activation)
+                s = stream[layer]
+                r = _activate(s, activation)
+                dU[layer] += r.T @ dpsi
+                du[layer, d] = dpsi.sum(0)
+                dpsi = dpsi + (dpsi @ U[layer].T) * _slope(s, r, activation)
+        else:
+            dpsi = dh * _slope(psi, h, activation)
         drho[d] = (dpsi * a).sum()
         da = da + dpsi * rho[d]
     return Gradients(dW, da.sum(0), drho, dV, db, dx, dU, du)
 
 
-def _hidden(
+def _stream(
     psi: Array, d: int, parameters: ReferenceParameters, activation: Activation
 ) -> list[Array]:
-    """Hidden units of dimension d after psi and after each residual layer."""
-    states = [_activate(psi, activation)]
+    """The stream of dimension d before and after each residual layer."""
+    stream = [psi]
     U, u = parameters.U, parameters.u
     if U is not None and u is not None:
         for U_l, u_l in zip(U, u, strict=True):
-            states.append(states[-1] + _activate(states[-1] @ U_l + u_l[d], activation))
-    return states
+            stream.append(stream[-1] + _activate(stream[-1], activation) @ U_l + u_l[d])
+    return stream
 
 
 def _activate(psi: Array, activation: Activation) -> Array:

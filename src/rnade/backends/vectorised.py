@@ -42,15 +42,15 @@ def hidden(
     U: Float[Tensor, "M L H H"] | None,
     u: Float[Tensor, "M L *D H"] | None,
 ) -> Float[Tensor, "M *D B H"]:
-    """Hidden units h from psi, through the residual layers where there are any."""
-    h = activate(psi, activation)
+    """Hidden units h from psi: g(psi), or psi after the residual layers where there are any."""
     if U is None or u is None:
-        return h
+        return activate(psi, activation)
+    s = psi
     for U_l, u_l in zip(U.unbind(1), u.unbind(1), strict=True):
         # One product over the rows of all dimensions, which share the layer's weights.
-        product = torch.bmm(h.flatten(1, -2), U_l).view_as(h)
-        h = h + activate(product + u_l.unsqueeze(-2), activation)
-    return h
+        product = torch.bmm(activate(s, activation).flatten(1, -2), U_l).view_as(s)
+        s = s + product + u_l.unsqueeze(-2)
+    return s
 
 
 def log_conditionals(
@@ -130,7 +130,7 @@ def sample(
 
 
 def activate(psi: Tensor, activation: Activation) -> Tensor:
-    """Hidden units h from psi."""
+    """g(psi)."""
     if activation == "relu":
         return torch.relu(psi)
     if activation == "sigmoid":

@@ -19,11 +19,15 @@ class RNADEModule(AbstractAutoregressive):
         z_d = V_d^\top h_d + b_d, \quad \log p(x) = \sum_d \log p_M(x_d \mid z_d)
 
     with one shared hidden layer of H units, rectified linear or sigmoid, and a mixture for each
-    conditional. Cost and parameters are linear in D. With more layers,
+    conditional. Cost and parameters are linear in D. With more than one layer,
 
-    .. math:: h_d \leftarrow h_d + g(U_l^\top h_d + u_{l,d}), \quad l = 1 \ldots L - 1
+    .. math::
 
-    stands between h and z: the weights are shared over dimensions, each has its own biases.
+        s_d = \rho_d a_d, \quad s_d \leftarrow s_d + U_l^\top g(s_d) + u_{l,d}
+        \; (l = 1 \ldots L - 1), \quad h_d = s_d
+
+    instead of the first h: residual layers whose weights the dimensions share, each with biases
+    of its own. What is linear in x goes straight to z.
 
     Parameters
     ----------
