@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rnade.families.base import Array
 
@@ -21,6 +22,23 @@ def mean_score(scores: Array) -> MeanScore:
     n = len(scores)
     error = float(scores.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
     return MeanScore(float(scores.mean()), error, n)
+
+
+def standard_error_by_group(scores: Array, groups: NDArray[np.int64]) -> float:
+    """Standard error of the mean where the rows of a group (an image, a speaker) go together.
+
+    Groups are taken as drawn at random, rows within one as drawn from it: the deviations from the
+    mean are added up within each group, and these sums are independent.
+
+    Parameters
+    ----------
+    scores : array of shape (N,)
+    groups : array of shape (N,)
+        The number of each row's group.
+    """
+    sums = np.bincount(groups, weights=scores - scores.mean())
+    n = np.count_nonzero(np.bincount(groups))
+    return float(np.sqrt(n / (n - 1) * np.square(sums).sum()) / len(scores))
 
 
 @dataclass(frozen=True)

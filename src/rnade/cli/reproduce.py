@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which: binary or table1.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Which: binary, table1, table2, figure1 or figure3."),
+    ],
     data_dir: Annotated[
         str | None,
         typer.Option(
@@ -41,6 +44,10 @@ def reproduce(
     ] = None,
     folds: Annotated[int | None, typer.Option(help="Only the first so many folds.")] = None,
     device: Device = "auto",
+    zoran_weiss: Annotated[
+        Path | None,
+        typer.Option(help="MATLAB file of Zoran and Weiss's mixture, for its row of table2."),
+    ] = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Run nothing; lay out the records there are.")
     ] = False,
@@ -51,7 +58,7 @@ def reproduce(
 
     One record is written for each job as it ends, to records.jsonl in the output folder; a run
     that was stopped goes on where it was. table.md, table.csv and table.html are made of the
-    records.
+    records, and so are the pictures of a figure.
     """
     from rnade.reproduce import get_experiment
     from rnade.reproduce.experiment import Choice
@@ -63,11 +70,19 @@ def reproduce(
     records = RecordFile(folder / "records.jsonl")
     plan = experiment.plan(choice)
     if not report_only:
-        _run(experiment, plan, records, _context(data_dir, device), choice, quiet=quiet)
-    tables, missing = _report(experiment, plan, records, choice, folder)
+        _run(
+            experiment,
+            plan,
+            records,
+            _context(data_dir, device, folder, zoran_weiss),
+            choice,
+            quiet=quiet,
+        )
+    tables, missing, drawn = _report(experiment, plan, records, choice, folder)
     if missing:
         note(f"{missing} jobs have no record yet; their cells are empty", quiet=quiet)
-    note(f"wrote {folder}/table.md, table.csv and table.html", quiet=quiet)
+    files = ["table.md", "table.csv", "table.html", *drawn]
+    note(f"wrote {folder}/{', '.join(files[:-1])} and {files[-1]}", quiet=quiet)
     if as_json:
         print_json(_as_json(tables, missing))
     else:
@@ -79,12 +94,14 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return tuple(names) if names else None
 
 
-def _context(data_dir: str | None, device: str) -> "Context":
+def _context(
+    data_dir: str | None, device: str, folder: Path, mixture_file: Path | None
+) -> "Context":
     from rnade.data import DataStore
     from rnade.estimators.settings import resolve_device
     from rnade.reproduce.experiment import Context
 
-    return Context(DataStore(data_dir), resolve_device(device))
+    return Context(DataStore(data_dir), resolve_device(device), folder, mixture_file)
 
 
 def _run(
@@ -117,14 +134,18 @@ def _report(
     records: "RecordFile",
     choice: "Choice",
     folder: Path,
-) -> "tuple[list[ResultTable], int]":
-    """Write the tables of the records of a plan; give them, and how many jobs have no record."""
+) -> "tuple[list[ResultTable], int, list[str]]":
+    """Write the tables and pictures of a plan's records.
+
+    Gives the tables, how many jobs have no record, and the names of the pictures.
+    """
     from rnade.files import write_whole
     from rnade.reproduce.layout import to_csv, to_html, to_markdown
 
     found = records.read()
     wanted = {job.identity for group in plan for job in group}
-    tables = experiment.tables(choice, {i: r for i, r in found.items() if i in wanted})
+    records_there = {i: r for i, r in found.items() if i in wanted}
+    tables = experiment.tables(choice, records_there)
     folder.mkdir(parents=True, exist_ok=True)
     pages = {
         "table.md": "\n".join(to_markdown(table) for table in tables),
@@ -133,7 +154,8 @@ def _report(
     }
     for file, text in pages.items():
         write_whole(folder / file, text.encode(), overwrite=True)
-    return tables, len(wanted - set(found))
+    drawn = [path.name for path in experiment.pictures(records_there, folder)]
+    return tables, len(wanted - set(found)), drawn
 
 
 def _show(tables: "Sequence[ResultTable]") -> None:

@@ -9,6 +9,9 @@ from rnade.reproduce.experiment import AbstractExperiment
 EXPERIMENTS = {
     "binary": "rnade.reproduce.binary",
     "table1": "rnade.reproduce.table1",
+    "table2": "rnade.reproduce.table2",
+    "figure1": "rnade.reproduce.figure1",
+    "figure3": "rnade.reproduce.figure3",
 }
 
 

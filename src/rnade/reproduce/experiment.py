@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -34,10 +35,22 @@ class Choice:
 
 @dataclass(frozen=True)
 class Context:
-    """Where data comes from and where to compute."""
+    """Where data comes from, where to compute and where results go.
+
+    Attributes
+    ----------
+    store : DataStore
+    device : torch.device
+    folder : Path
+        Of the records; what else an experiment keeps goes there too.
+    mixture_file : Path or None
+        Zoran and Weiss's mixture, for Table 2.
+    """
 
     store: DataStore
     device: torch.device
+    folder: Path = Path()
+    mixture_file: Path | None = None
 
 
 class AbstractExperiment(abc.ABC):
@@ -73,6 +86,10 @@ class AbstractExperiment(abc.ABC):
     @abc.abstractmethod
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
         """Lay out the records of the plan's jobs, given by the identity of their job."""
+
+    def pictures(self, records: Mapping[str, Record], folder: Path) -> list[Path]:
+        """Draw what the records hold into files in `folder`; most experiments have no pictures."""
+        return []
 
     def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
         """The chosen data sets, in the experiment's order."""
