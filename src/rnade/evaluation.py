@@ -1,8 +1,9 @@
-"""Figures about held-out rows: mean log-likelihood, its standard error, conformal p-values."""
+"""Figures about held-out rows: mean log-likelihood, its standard errors, conformal p-values."""
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rnade.families.base import Array
 
@@ -21,6 +22,26 @@ def mean_score(scores: Array) -> MeanScore:
     n = len(scores)
     error = float(scores.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
     return MeanScore(float(scores.mean()), error, n)
+
+
+def grouped_error(scores: Array, group_of: NDArray[np.int64]) -> float:
+    """Standard error of the mean of rows that are independent between groups only.
+
+    Deviations from the mean are summed within groups; these sums are what is independent. With
+    groups of equal size it is the standard error of the mean of the groups' means; NaN for one.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+    group_of : int array of shape (n,)
+        Which group each row is of: windows of one utterance, utterances of one speaker.
+    """
+    _, place = np.unique(group_of, return_inverse=True)
+    sums = np.bincount(place, weights=scores - scores.mean())
+    n = len(sums)
+    if n < 2:
+        return float("nan")
+    return float(np.sqrt(np.square(sums).sum() * n / (n - 1)) / len(scores))
 
 
 @dataclass(frozen=True)

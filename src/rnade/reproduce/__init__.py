@@ -8,7 +8,9 @@ from rnade.reproduce.experiment import AbstractExperiment
 # Where each experiment stands; it is imported when it is asked for.
 EXPERIMENTS = {
     "binary": "rnade.reproduce.binary",
+    "figure2": "rnade.reproduce.figure2",
     "table1": "rnade.reproduce.table1",
+    "table3": "rnade.reproduce.table3",
 }
 
 

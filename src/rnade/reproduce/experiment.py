@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +12,7 @@ from rnade.checks import positive_int, unknown_name
 from rnade.data import DataStore
 from rnade.reproduce.layout import ResultTable
 from rnade.reproduce.runner import Job, Record
+from rnade.reproduce.speech_data import DATA_FOLDER, SpeechFolder
 
 
 @dataclass(frozen=True)
@@ -24,20 +26,25 @@ class Choice:
     datasets, models : tuple of str, or None
     folds : int or None
         The first so many.
+    speech : SpeechFolder
+        For experiments on speech.
     """
 
     quick: bool = False
     datasets: tuple[str, ...] | None = None
     models: tuple[str, ...] | None = None
     folds: int | None = None
+    speech: SpeechFolder = DATA_FOLDER
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where data comes from and where to compute."""
+    """Where data comes from, where to compute, and where models are kept, if any are."""
 
     store: DataStore
     device: torch.device
+    speech: SpeechFolder = DATA_FOLDER
+    models: Path | None = None
 
 
 class AbstractExperiment(abc.ABC):
@@ -73,6 +80,14 @@ class AbstractExperiment(abc.ABC):
     @abc.abstractmethod
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
         """Lay out the records of the plan's jobs, given by the identity of their job."""
+
+    def figures(self, choice: Choice, records: Mapping[str, Record]) -> dict[str, bytes]:
+        """Draw the records: contents of files by their names; an experiment may have none."""
+        return {}
+
+    def models_in(self, folder: Path) -> Path:
+        """Where model files are kept, given the folder of records."""
+        return folder / "models"
 
     def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
         """The chosen data sets, in the experiment's order."""
