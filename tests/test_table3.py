@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
+from benchmarks import speech_page
 from torch import Generator
 
 from rnade.cli import main
@@ -368,7 +370,10 @@ def record(model, fold, validation, tests, **settings):
     return {
         "job": {"dataset": "sample", "model": model, "fold": fold},
         "settings": {**ROWS[model].grid[0], **settings},
+        "seconds": 3.0,
+        "hardware": {"gpu": None, "processor": "abacus"},
         "result": {
+            "data": {"skipped": {"s0/broken.wav": "is empty."}},
             "train": {"mean": mean + 5, **errors},
             "test": {"mean": mean, **errors},
             "validation": {"mean": validation},
@@ -390,7 +395,11 @@ def test_validation_chooses_and_differences_are_paired():
     chosen = choose(r for r in records if r["job"]["model"] == "mog")
     assert [chosen[k]["result"]["test"]["mean"] for k in (0, 1)] == [99.0, 111.0]
     models = ("mog", "rnade-mog", "rnade-mol")
-    figures, errors, gaps, splits = lay_out("sample", models, records)
+    figures, errors, gaps, splits, times = lay_out("sample", models, records)
+    assert "Sound files left out: s0/broken.wav." in figures.note
+    assert times.cell(ROWS["mog"].label, "all splits").value == 9.0
+    assert times.cell("all rows", "one split").value == 10.5
+    assert "abacus" in times.note
     label = ROWS["rnade-mog"].label
     assert figures.cell(label, "test").value == 119.5
     assert figures.cell(label, "test").standard_error == pytest.approx(8.5)
@@ -408,12 +417,12 @@ def test_validation_chooses_and_differences_are_paired():
 
 
 def test_one_split_is_told_by_utterances_and_none_by_empty_cells():
-    figures, _ = lay_out("timit", ("mog-50",), [])
+    figures, *_ = lay_out("timit", ("mog-50",), [])
     assert figures.cell("MoG N=50", "test").value is None
     assert figures.cell("MoG N=50", "test").published == 110.4
     one = {**record("mog-50", 0, 0.0, [1.0, 2.0])}
     one["job"]["dataset"] = "timit"
-    figures, _ = lay_out("timit", ("mog-50",), [one])
+    figures, *_ = lay_out("timit", ("mog-50",), [one])
     assert figures.cell("MoG N=50", "test").standard_error == pytest.approx(0.4)
 
 
@@ -432,3 +441,15 @@ def test_lines_are_drawn_on_one_scale():
     rng = np.random.default_rng(0)
     files = draw({"a": rng.normal(size=(2, 231)), "b": rng.normal(size=(2, 231))})
     assert set(files) == {"figure.png", "figure.svg"}
+
+
+def test_the_page_shows_the_tables_of_the_stored_records(tmp_path, capsys):
+    stored = speech_page.TABLES.parent
+    if not (stored / "records.jsonl").exists():
+        pytest.skip("no records of Table 3 are stored")
+    shutil.copy(stored / "records.jsonl", tmp_path)
+    assert main(["reproduce", "table3", "--report-only", "--quiet", "-o", str(tmp_path)]) == 0
+    tables = (tmp_path / "table.md").read_text()
+    assert tables == speech_page.TABLES.read_text()
+    page = speech_page.PAGE.read_text()
+    assert speech_page.page_with(tables, page) == page

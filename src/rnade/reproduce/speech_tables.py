@@ -28,7 +28,10 @@ def lay_out(dataset: str, models: Sequence[str], records: Sequence[Record]) -> l
     tables = [_figures(dataset, chosen), _errors(dataset, chosen)]
     if len(_splits(chosen)) > 1:
         tables += [differences(dataset, chosen), _by_split(dataset, chosen)]
-    return tables
+    return [
+        *tables,
+        _times(dataset, chosen, [r for r in records if r["job"]["dataset"] == dataset]),
+    ]
 
 
 def _is_of(record: Record, dataset: str, model: str) -> bool:
@@ -98,12 +101,23 @@ def _figures(dataset: str, chosen: Chosen) -> ResultTable:
     return ResultTable(
         f"Table 3: {TITLES[dataset]}",
         f"Log-likelihood, nats per window of 231 standardised dimensions: {over}. {meant} Bold:"
-        f" {tested if several else 'the highest'}.",
+        f" {tested if several else 'the highest'}.{_left_out(chosen)}",
         "model",
         [ROWS[m].label for m in chosen],
         ["training", "test", *([] if dataset == "timit" else [_PAPER_COLUMN])],
         cells,
     )
+
+
+def _left_out(chosen: Chosen) -> str:
+    """Name the sound files that could not be used."""
+    names = {
+        name
+        for folds in chosen.values()
+        for record in folds.values()
+        for name in record["result"]["data"]["skipped"]
+    }
+    return f" Sound files left out: {', '.join(sorted(names))}." if names else ""
 
 
 _PAPER_COLUMN = "paper, test, full TIMIT"
@@ -234,4 +248,36 @@ def _setting(record: Record) -> str:
     return (
         f"{s['n_hidden']} units, {s['n_components']} components, decay"
         f" {recipe['weight_decay']:g}, rate {recipe['learning_rate']:g}"
+    )
+
+
+def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTable:
+    """How long all settings of each row took, and what it comes to for one split."""
+    cells = {}
+    everything = 0.0
+    n_splits = max(1, len(_splits(chosen)))
+    for model in chosen:
+        mine = [r for r in records if r["job"]["model"] == model]
+        seconds = sum(r["seconds"] for r in mine)
+        everything += seconds
+        if mine:
+            label = ROWS[model].label
+            cells[label, "settings"] = Cell(len({str(r["settings"]) for r in mine}))
+            cells[label, "all splits"] = Cell(seconds)
+            cells[label, "one split"] = Cell(seconds / n_splits)
+    total = "all rows"
+    cells[total, "all splits"], cells[total, "one split"] = (
+        Cell(everything),
+        Cell(everything / n_splits),
+    )
+    machines = sorted({r["hardware"]["gpu"] or r["hardware"]["processor"] for r in records})
+    return ResultTable(
+        f"Seconds: {TITLES[dataset]}",
+        f"On {', '.join(machines) or 'no machine yet'}: reading, training and scoring, every setting"
+        " of a row counted. Rows that ran at the same time slowed each other down.",
+        "model",
+        [*(ROWS[m].label for m in chosen), total],
+        ["settings", "all splits", "one split"],
+        cells,
+        decimals=0,
     )
