@@ -26,7 +26,7 @@ from rnade.reproduce.speech_data import FoldWindows
 from rnade.reproduce.speech_models import SpeechDensity, fit
 from rnade.reproduce.speech_rows import PAPER_SPEECH, ROWS, mixture, quick, rnade
 from rnade.reproduce.speech_tables import choose, lay_out
-from rnade.training import EMSettings, fit_mixture
+from rnade.training import EMSettings, Recipe, fit_mixture
 from rnade.training.em_steps import steps_for
 from tests.test_data_speech import RATE, riff, sphere
 
@@ -316,7 +316,7 @@ def fold(seed):
     ]
     names = ("train", "validation", "test")
     utterance_of = {n: np.arange(len(p)) // 20 for n, p in zip(names, parts, strict=True)}
-    return FoldWindows(0, *parts, utterance_of, {})
+    return FoldWindows(0, *parts, utterance_of, {}, 3)
 
 
 SMALL = dataclasses.replace(PAPER_SPEECH, epochs=2, batches_per_epoch=10)
@@ -350,13 +350,14 @@ def test_fitted_densities_come_back_from_their_tensors(name, fold):
 def test_the_paper_rows_have_the_papers_settings():
     row = ROWS["rnade-mog-20"].grid[0]
     assert (row["n_hidden"], row["n_components"], row["residuals"]) == (1024, 20, False)
-    recipe = row["recipe"]
-    assert (recipe["epochs"], recipe["batches_per_epoch"], recipe["batch_size"]) == (200, 1000, 25)
-    assert (recipe["learning_rate"], recipe["momentum"]) == (0.001, 0.9)
-    assert (recipe["weight_decay"], recipe["scale_mean_gradient"]) == (0.001, True)
-    assert not ROWS["rnade-mol-20"].grid[0]["recipe"]["scale_mean_gradient"]
-    em = ROWS["mog-300"].grid[0]["em"]
-    assert (em["max_iter"], em["batch_size"], em["step_size"]) == (1000, 20_000, 0.1)
+    recipe = Recipe(**row["recipe"])
+    assert (recipe.epochs, recipe.batches_per_epoch, recipe.batch_size) == (200, 1000, 25)
+    assert (recipe.learning_rate, recipe.momentum, recipe.weight_decay) == (0.001, 0.9, 0.001)
+    assert (recipe.schedule, recipe.warmup, recipe.averaging) == ("linear", 0, 0)
+    assert recipe.scale_mean_gradient
+    assert not Recipe(**ROWS["rnade-mol-20"].grid[0]["recipe"]).scale_mean_gradient
+    em = EMSettings(**ROWS["mog-300"].grid[0]["em"])
+    assert (em.max_iter, em.batch_size, em.step_size) == (1000, 20_000, 0.1)
     assert quick(row)["n_hidden"] < 20
 
 

@@ -79,6 +79,8 @@ class FoldWindows:
         For each part, the utterance that each of its windows is of.
     facts : dict
         What the record says of the data: sizes, test speakers, files left out.
+    n_features : int
+        Numbers of a frame, of which each window has several.
     """
 
     number: int
@@ -87,6 +89,7 @@ class FoldWindows:
     test: Tensor
     utterance_of: dict[str, NDArray[np.int64]]
     facts: dict[str, Any]
+    n_features: int
 
     def thinned(self, most: int) -> "FoldWindows":
         """Give a fold with about `most` windows of each part, evenly spaced."""
@@ -132,6 +135,7 @@ def load_fold(
         {name: source.utterance_of_window for name, source in parts.items()}
         | {"validation": windows.validation.utterance_of_window[some]},
         _facts(split, parts, skipped | windows.skipped),
+        windows.test.n_dimensions // windows.test.n_frames,
     )
 
 

@@ -112,9 +112,19 @@ def make_module(
         settings["n_hidden"],
         FAMILIES[settings["family"]](settings["n_components"]),
         order=None if settings["residuals"] else order,
-        weight_scale=settings["recipe"]["weight_scale"],
+        weight_scale=Recipe(**settings["recipe"]).weight_scale,
         generator=generator,
     )
+
+
+def natural_orders(D: int, n_features: int) -> list[Tensor]:
+    """Orders of a window's dimensions: its own, and backwards in time, in frequency, in both.
+
+    >>> [order.tolist() for order in natural_orders(4, 2)]
+    [[0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 0, 1], [1, 0, 3, 2]]
+    """
+    own = torch.arange(D).view(-1, n_features)
+    return [order.flatten() for order in (own, own.flip(0, 1), own.flip(0), own.flip(1))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,13 +181,11 @@ def _fit_rnade(settings: Settings, folds: Sequence[FoldWindows]) -> Iterator[Fit
 
 
 def _members(settings: Settings, fold: FoldWindows) -> tuple[list[Member], list[Residuals]]:
-    """Models of one fold in the windows' own order, then in random ones."""
+    """Models of one fold in the windows' own order and, for an average, in others."""
     recipe = Recipe(**settings["recipe"])
     members, all_residuals = [], []
     D = fold.train.shape[1]
-    orders = Generator().manual_seed(settings["seed"])
-    for i in range(settings["n_orders"]):
-        order = torch.randperm(D, generator=orders) if i else torch.arange(D)
+    for i, order in enumerate(natural_orders(D, fold.n_features)[: settings["n_orders"]]):
         train, validation = fold.train, fold.validation
         if settings["residuals"]:
             residuals = Residuals.fit(train, order)

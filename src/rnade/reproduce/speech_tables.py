@@ -12,6 +12,7 @@ from rnade.reproduce.runner import Record
 from rnade.reproduce.speech_rows import ROWS
 from rnade.reproduce.statistics import best_group
 from rnade.reproduce.targets import targets
+from rnade.training import Recipe
 
 TITLES = {
     "sample": "a sample of TIMIT, 16 speakers",
@@ -28,10 +29,8 @@ def lay_out(dataset: str, models: Sequence[str], records: Sequence[Record]) -> l
     tables = [_figures(dataset, chosen), _errors(dataset, chosen)]
     if len(_splits(chosen)) > 1:
         tables += [differences(dataset, chosen), _by_split(dataset, chosen)]
-    return [
-        *tables,
-        _times(dataset, chosen, [r for r in records if r["job"]["dataset"] == dataset]),
-    ]
+    mine = [r for r in records if r["job"]["dataset"] == dataset]
+    return [*tables, _times(dataset, chosen, mine)]
 
 
 def _is_of(record: Record, dataset: str, model: str) -> bool:
@@ -244,10 +243,10 @@ def _setting(record: Record) -> str:
     s = record["settings"]
     if s["model"] == "mog":
         return f"{s['n_components']} components, shrinkage {s['shrinkage']:g}"
-    recipe = s["recipe"]
+    recipe = Recipe(**s["recipe"])
     return (
         f"{s['n_hidden']} units, {s['n_components']} components, decay"
-        f" {recipe['weight_decay']:g}, rate {recipe['learning_rate']:g}"
+        f" {recipe.weight_decay:g}, minibatches of {recipe.batch_size}"
     )
 
 
@@ -273,8 +272,8 @@ def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTab
     machines = sorted({r["hardware"]["gpu"] or r["hardware"]["processor"] for r in records})
     return ResultTable(
         f"Seconds: {TITLES[dataset]}",
-        f"On {', '.join(machines) or 'no machine yet'}: reading, training and scoring, every setting"
-        " of a row counted. Rows that ran at the same time slowed each other down.",
+        f"On {', '.join(machines) or 'no machine yet'}: reading, training and scoring, every"
+        " setting of a row counted. Rows that ran at the same time slowed each other down.",
         "model",
         [*(ROWS[m].label for m in chosen), total],
         ["settings", "all splits", "one split"],
