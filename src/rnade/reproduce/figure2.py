@@ -155,16 +155,21 @@ def draw(lines: Mapping[str, Array]) -> dict[str, bytes]:
     dict of str to bytes
         ``figure.png`` and ``figure.svg``.
     """
-    from rnade.plot.base import pyplot
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "Drawing a figure needs matplotlib: pip install 'rnade[plot]'"
+        ) from error
 
-    plt = pyplot()
-    everything = np.concatenate(list(lines.values()))
-    low, high = np.quantile(everything, [0.005, 0.995])
+    low, high = np.quantile(np.concatenate(list(lines.values())), [0.005, 0.995])
     n = max(len(windows) for windows in lines.values())
-    with plt.rc_context({"svg.hashsalt": "rnade", "svg.fonttype": "path"}):
-        figure, axes = plt.subplots(
-            len(lines), n, figsize=(0.62 * n, 1.25 * len(lines)), squeeze=False
-        )
+    files = {}
+    # The same windows give the same file: no date in it, and no random names.
+    with rc_context({"svg.hashsalt": "rnade", "svg.fonttype": "path"}):
+        figure = Figure(figsize=(0.62 * n, 1.25 * len(lines)))
+        axes = figure.subplots(len(lines), n, squeeze=False)
         for (name, windows), line in zip(lines.items(), axes, strict=True):
             for picture, ax in zip(as_pictures(windows), line, strict=True):
                 ax.imshow(picture, cmap="gray", vmin=low, vmax=high, aspect="auto")
@@ -172,12 +177,10 @@ def draw(lines: Mapping[str, Array]) -> dict[str, bytes]:
                 ax.set_yticks([])
             line[0].set_title(name, loc="left", fontsize=9)
         figure.subplots_adjust(0.01, 0.01, 0.99, 0.92, wspace=0.12, hspace=0.3)
-        files = {}
         for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
             out = BytesIO()
             figure.savefig(out, format=kind, **options)
             files[f"figure.{kind}"] = out.getvalue()
-        plt.close(figure)
     return files
 
 

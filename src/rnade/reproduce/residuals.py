@@ -49,14 +49,13 @@ class Residuals:
     def of(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Residuals of rows, in the rows' precision."""
         centred = rows[:, self.order].double() - self.mean
-        z = torch.linalg.solve_triangular(self.L, centred.T, upper=False).T
+        z: Tensor = torch.linalg.solve_triangular(self.L, centred.T, upper=False).T
         return z.to(rows.dtype).contiguous()
 
     def undo(self, z: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Rows that have these residuals."""
         ordered = z.double() @ self.L.T + self.mean
-        rows: Tensor = ordered[:, self.order.argsort()].to(z.dtype)
-        return rows
+        return ordered[:, self.order.argsort()].to(z.dtype)
 
     @property
     def log_determinant(self) -> float:

@@ -83,7 +83,7 @@ def _figures(dataset: str, chosen: Chosen) -> ResultTable:
                 marked = part == "test" and model in bold
                 cell = Cell(mean.mean, error, beside, bold=marked)
             cells[row.label, title] = cell
-        if dataset != "timit":
+        if dataset != "timit" and folds:
             cells[row.label, _PAPER_COLUMN] = Cell(paper.get("test"))
     over = (
         f"mean over {len(splits)} splits by speaker, ± its standard error over splits"
@@ -265,10 +265,9 @@ def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTab
             cells[label, "all splits"] = Cell(seconds)
             cells[label, "one split"] = Cell(seconds / n_splits)
     total = "all rows"
-    cells[total, "all splits"], cells[total, "one split"] = (
-        Cell(everything),
-        Cell(everything / n_splits),
-    )
+    if records:
+        cells[total, "all splits"] = Cell(everything)
+        cells[total, "one split"] = Cell(everything / n_splits)
     machines = sorted({r["hardware"]["gpu"] or r["hardware"]["processor"] for r in records})
     return ResultTable(
         f"Seconds: {TITLES[dataset]}",
