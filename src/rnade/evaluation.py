@@ -1,4 +1,4 @@
-"""Figures about held-out rows: mean log-likelihood, its standard error, conformal p-values."""
+"""Figures about held-out rows: mean log-likelihood, its standard errors, conformal p-values."""
 
 from dataclasses import dataclass
 
@@ -24,21 +24,24 @@ def mean_score(scores: Array) -> MeanScore:
     return MeanScore(float(scores.mean()), error, n)
 
 
-def standard_error_by_group(scores: Array, groups: NDArray[np.int64]) -> float:
-    """Standard error of the mean where the rows of a group (an image, a speaker) go together.
+def grouped_error(scores: Array, group_of: NDArray[np.int64]) -> float:
+    """Standard error of the mean of rows that are independent between groups only.
 
-    Groups are taken as drawn at random, rows within one as drawn from it: the deviations from the
-    mean are added up within each group, and these sums are independent.
+    Deviations from the mean are summed within groups; these sums are what is independent. With
+    groups of equal size it is the standard error of the mean of the groups' means; NaN for one.
 
     Parameters
     ----------
-    scores : array of shape (N,)
-    groups : array of shape (N,)
-        The number of each row's group.
+    scores : array of shape (n,)
+    group_of : int array of shape (n,)
+        Which group each row is of: windows of one utterance, utterances of one speaker.
     """
-    sums = np.bincount(groups, weights=scores - scores.mean())
-    n = np.count_nonzero(np.bincount(groups))
-    return float(np.sqrt(n / (n - 1) * np.square(sums).sum()) / len(scores))
+    _, place = np.unique(group_of, return_inverse=True)
+    sums = np.bincount(place, weights=scores - scores.mean())
+    n = len(sums)
+    if n < 2:
+        return float("nan")
+    return float(np.sqrt(np.square(sums).sum() * n / (n - 1)) / len(scores))
 
 
 @dataclass(frozen=True)

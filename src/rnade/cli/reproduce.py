@@ -1,7 +1,7 @@
 """``rnade reproduce``: the paper's tables from one command each, resumable."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,12 +14,18 @@ if TYPE_CHECKING:
     from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
     from rnade.reproduce.layout import ResultTable
     from rnade.reproduce.runner import Job, RecordFile
+    from rnade.reproduce.speech_data import SpeechFolder
+
+_SPEECH = "Speech (table3, figure2)"
 
 
 def reproduce(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="Which: binary, table1, table2, figure1 or figure3."),
+        typer.Argument(
+            metavar="NAME",
+            help="Which: binary, table1, table2, table3, figure1, figure2 or figure3.",
+        ),
     ],
     data_dir: Annotated[
         str | None,
@@ -43,6 +49,26 @@ def reproduce(
         str | None, typer.Option(help="Only these models, with commas between.")
     ] = None,
     folds: Annotated[int | None, typer.Option(help="Only the first so many folds.")] = None,
+    timit: Annotated[
+        str | None, typer.Option(help="TIMIT's folder, for speech.", rich_help_panel=_SPEECH)
+    ] = None,
+    speech: Annotated[
+        str | None,
+        typer.Option(help="Folder of WAV or FLAC files, for speech.", rich_help_panel=_SPEECH),
+    ] = None,
+    split_by: Annotated[
+        str,
+        typer.Option(
+            help="Split --speech by speaker (a folder each) or by file.", rich_help_panel=_SPEECH
+        ),
+    ] = "speaker",
+    on_bad_file: Annotated[
+        str,
+        typer.Option(
+            help="Refuse or skip sound files that cannot be used; either names them.",
+            rich_help_panel=_SPEECH,
+        ),
+    ] = "refuse",
     device: Device = "auto",
     zoran_weiss: Annotated[
         Path | None,
@@ -65,24 +91,18 @@ def reproduce(
     from rnade.reproduce.runner import RecordFile
 
     experiment = get_experiment(name)
-    choice = Choice(quick, _names(datasets), _names(models), folds)
+    names, sound = _speech(_names(datasets), timit, speech, split_by, on_bad_file)
+    choice = Choice(quick, names, _names(models), folds, sound)
     folder = Path(output or f"results/{name}{'-quick' if quick else ''}")
     records = RecordFile(folder / "records.jsonl")
     plan = experiment.plan(choice)
     if not report_only:
-        _run(
-            experiment,
-            plan,
-            records,
-            _context(data_dir, device, folder, zoran_weiss),
-            choice,
-            quiet=quiet,
-        )
-    tables, missing, drawn = _report(experiment, plan, records, choice, folder)
+        context = _context(data_dir, device, folder, zoran_weiss, sound, experiment)
+        _run(experiment, plan, records, context, choice, quiet=quiet)
+    tables, missing, written = _report(experiment, plan, records, choice, folder)
     if missing:
         note(f"{missing} jobs have no record yet; their cells are empty", quiet=quiet)
-    files = ["table.md", "table.csv", "table.html", *drawn]
-    note(f"wrote {folder}/{', '.join(files[:-1])} and {files[-1]}", quiet=quiet)
+    note(f"wrote {folder}/{', '.join(written)}", quiet=quiet)
     if as_json:
         print_json(_as_json(tables, missing))
     else:
@@ -94,14 +114,54 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return tuple(names) if names else None
 
 
+def _speech(
+    datasets: tuple[str, ...] | None,
+    timit: str | None,
+    folder: str | None,
+    split_by: str,
+    on_bad_file: str,
+) -> "tuple[tuple[str, ...] | None, SpeechFolder]":
+    """The data sets and folder that the options of speech come to."""
+    from rnade.checks import unknown_name
+    from rnade.reproduce.speech_data import SpeechFolder
+
+    if split_by not in ("speaker", "file"):
+        raise unknown_name(split_by, ["speaker", "file"], "--split-by")
+    if on_bad_file not in ("refuse", "skip"):
+        raise unknown_name(on_bad_file, ["refuse", "skip"], "--on-bad-file")
+    given = {"timit": timit, "folder": folder}
+    named = [name for name, path in given.items() if path is not None]
+    if len(named) > 1:
+        raise ValueError("Give --timit or --speech, not both.")
+    for name in named:
+        if datasets not in (None, (name,)):
+            raise ValueError(f"The folder named is data set {name!r}; got {','.join(datasets)!r}.")
+        datasets = (name,)
+    path = next((Path(p) for p in given.values() if p is not None), None)
+    by, bad = cast(Any, split_by), cast(Any, on_bad_file)  # checked above
+    return datasets, SpeechFolder(path, by, bad)
+
+
 def _context(
-    data_dir: str | None, device: str, folder: Path, mixture_file: Path | None
+    data_dir: str | None,
+    device: str,
+    folder: Path,
+    mixture_file: Path | None,
+    speech: "SpeechFolder",
+    experiment: "AbstractExperiment",
 ) -> "Context":
     from rnade.data import DataStore
     from rnade.estimators.settings import resolve_device
     from rnade.reproduce.experiment import Context
 
-    return Context(DataStore(data_dir), resolve_device(device), folder, mixture_file)
+    return Context(
+        DataStore(data_dir),
+        resolve_device(device),
+        folder,
+        mixture_file,
+        speech,
+        experiment.models_in(folder),
+    )
 
 
 def _run(
@@ -135,27 +195,30 @@ def _report(
     choice: "Choice",
     folder: Path,
 ) -> "tuple[list[ResultTable], int, list[str]]":
-    """Write the tables and pictures of a plan's records.
+    """Write what the records of a plan give.
 
-    Gives the tables, how many jobs have no record, and the names of the pictures.
+    Gives the tables, how many jobs have no record, and the names of the files written.
     """
     from rnade.files import write_whole
     from rnade.reproduce.layout import to_csv, to_html, to_markdown
 
     found = records.read()
     wanted = {job.identity for group in plan for job in group}
-    records_there = {i: r for i, r in found.items() if i in wanted}
-    tables = experiment.tables(choice, records_there)
+    known = {i: r for i, r in found.items() if i in wanted}
+    tables = experiment.tables(choice, known)
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {
-        "table.md": "\n".join(to_markdown(table) for table in tables),
-        "table.csv": to_csv(tables),
-        "table.html": to_html(tables, experiment.title),
-    }
-    for file, text in pages.items():
-        write_whole(folder / file, text.encode(), overwrite=True)
-    drawn = [path.name for path in experiment.pictures(records_there, folder)]
-    return tables, len(wanted - set(found)), drawn
+    files = experiment.figures(choice, known)
+    if tables:
+        pages = {
+            "table.md": "\n".join(to_markdown(table) for table in tables),
+            "table.csv": to_csv(tables),
+            "table.html": to_html(tables, experiment.title),
+        }
+        files |= {name: text.encode() for name, text in pages.items()}
+    for name, contents in files.items():
+        write_whole(folder / name, contents, overwrite=True)
+    drawn = [path.name for path in experiment.pictures(known, folder)]
+    return tables, len(wanted - set(found)), [*files, *drawn]
 
 
 def _show(tables: "Sequence[ResultTable]") -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rnade.checks import unknown_name
 from rnade.data.audio import read_audio
 from rnade.data.filterbanks import FilterBanks
 from rnade.exceptions import DataError
@@ -140,8 +141,13 @@ def split_speech(
     n_test: int,
     by: Literal["speaker", "file"] = "speaker",
     seed: int = 0,
+    fold: int = 0,
 ) -> SpeechSplit:
     """Split at random, so that no speaker (or no file) is in two parts.
+
+    Speakers (or files) are put in a random order. The first fold tests the first `n_test` and
+    validates on the next; the second fold tests the `n_test` after those of the first, and so on,
+    round and round: folds of one seed test different speakers until all have been tested.
 
     Parameters
     ----------
@@ -150,25 +156,30 @@ def split_speech(
         Speakers (or files) in these parts; the others train.
     by : "speaker" or "file"
     seed : int
+    fold : int
+        Counted from 0.
     """
-
-    def key(u: Utterance) -> str:
-        return u.speaker if by == "speaker" else str(u.path)
-
-    groups = sorted({key(u) for u in utterances})
+    if by not in ("speaker", "file"):
+        raise unknown_name(by, ["speaker", "file"], "split")
+    groups = sorted({group_of(u, by) for u in utterances})
     if min(n_validation, n_test) < 1 or n_validation + n_test >= len(groups):
         raise ValueError(
             f"Expected n_validation and n_test of at least 1 that leave some of the {len(groups)}"
             f" {by}s to train; got {n_validation} and {n_test}."
         )
-    order = np.random.default_rng(seed).permutation(len(groups))
+    order = np.roll(np.random.default_rng(seed).permutation(len(groups)), -fold * n_test)
     test = {groups[i] for i in order[:n_test]}
     validation = {groups[i] for i in order[n_test : n_test + n_validation]}
     return SpeechSplit(
-        [u for u in utterances if key(u) not in test | validation],
-        [u for u in utterances if key(u) in validation],
-        [u for u in utterances if key(u) in test],
+        [u for u in utterances if group_of(u, by) not in test | validation],
+        [u for u in utterances if group_of(u, by) in validation],
+        [u for u in utterances if group_of(u, by) in test],
     )
+
+
+def group_of(utterance: Utterance, by: Literal["speaker", "file"]) -> str:
+    """Name what must not be in two parts: the speaker, or the file itself."""
+    return utterance.speaker if by == "speaker" else str(utterance.path)
 
 
 def read_frames(

@@ -12,6 +12,7 @@ from rnade.checks import positive_int, unknown_name
 from rnade.data import DataStore
 from rnade.reproduce.layout import ResultTable
 from rnade.reproduce.runner import Job, Record
+from rnade.reproduce.speech_data import DATA_FOLDER, SpeechFolder
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,15 @@ class Choice:
     datasets, models : tuple of str, or None
     folds : int or None
         The first so many.
+    speech : SpeechFolder
+        For experiments on speech.
     """
 
     quick: bool = False
     datasets: tuple[str, ...] | None = None
     models: tuple[str, ...] | None = None
     folds: int | None = None
+    speech: SpeechFolder = DATA_FOLDER
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,18 @@ class Context:
         Of the records; what else an experiment keeps goes there too.
     mixture_file : Path or None
         Zoran and Weiss's mixture, for Table 2.
+    speech : SpeechFolder
+        Where sound files are, for Table 3.
+    models : Path or None
+        Where models are kept, if any are.
     """
 
     store: DataStore
     device: torch.device
     folder: Path = Path()
     mixture_file: Path | None = None
+    speech: SpeechFolder = DATA_FOLDER
+    models: Path | None = None
 
 
 class AbstractExperiment(abc.ABC):
@@ -90,6 +100,14 @@ class AbstractExperiment(abc.ABC):
     def pictures(self, records: Mapping[str, Record], folder: Path) -> list[Path]:
         """Draw what the records hold into files in `folder`; most experiments have no pictures."""
         return []
+
+    def figures(self, choice: Choice, records: Mapping[str, Record]) -> dict[str, bytes]:
+        """Draw the records: contents of files by their names; an experiment may have none."""
+        return {}
+
+    def models_in(self, folder: Path) -> Path:
+        """Where model files are kept, given the folder of records."""
+        return folder / "models"
 
     def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
         """The chosen data sets, in the experiment's order."""

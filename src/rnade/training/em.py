@@ -78,6 +78,7 @@ def fit_mixture(
     *,
     floor: Float[Tensor, " D"],
     generator: Generator,
+    shrinkage: float = 0.0,
     validation: Float[Tensor, "Nv D"] | None = None,
     weights: Float[Tensor, " N"] | None = None,
     validation_weights: Float[Tensor, " Nv"] | None = None,
@@ -98,6 +99,9 @@ def fit_mixture(
         Smallest variance of a component along each column; 0 for none.
     generator : torch.Generator
         On the rows' device; draws minibatches and looks for rows for dead components.
+    shrinkage : float
+        Rows' worth of the average covariance within components that each covariance is made of
+        besides its own rows; full covariances only. See `GaussianSteps`.
     validation : Tensor of shape (Nv, D), optional
         Held-out rows: the parameters that score best on them are kept; without, the last.
     weights, validation_weights : Tensor of shape (N,) and (Nv,), optional
@@ -113,7 +117,7 @@ def fit_mixture(
         Its history has a row for each look; `epoch` counts iterations. The training score of a
         minibatch iteration is that of its own rows, before they are used.
     """
-    run = _Run(module, rows, settings, steps_for(module, floor), generator, weights)
+    run = _Run(module, rows, settings, steps_for(module, floor, shrinkage), generator, weights)
     with threads_for(module, len(run.rows)):
         return _looped(run, validation, validation_weights, target, on_epoch)
 

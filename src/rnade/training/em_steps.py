@@ -205,11 +205,28 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
 
 
 class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
-    """EM for a mixture of Gaussians with full covariances."""
+    """EM for a mixture of Gaussians with full covariances.
 
-    def __init__(self, module: MixtureOfGaussiansModule, floor: Float[Tensor, " D"]) -> None:
+    Parameters
+    ----------
+    module : MixtureOfGaussiansModule
+    floor : Tensor of shape (D,)
+        Smallest variance of a component along each column; 0 for none.
+    shrinkage : float
+        Rows' worth of the average covariance within components that each covariance is made of
+        besides its own rows: 0 for maximum likelihood, infinity for one covariance shared by all.
+        With more than D of them a component of few rows keeps a volume.
+    """
+
+    def __init__(
+        self,
+        module: MixtureOfGaussiansModule,
+        floor: Float[Tensor, " D"],
+        shrinkage: float = 0.0,
+    ) -> None:
         super().__init__(module, floor)
         self.module = module
+        self.shrinkage = shrinkage
 
     def _prepared(self) -> Callable[[Tensor, Tensor], GaussianSums]:
         joint = self._joint()
@@ -238,6 +255,11 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
         mu = sums.first / n
         second = sums.second.tril() + sums.second.tril(-1).mT
         covariance = second / n[..., None] - mu[..., None] * mu[..., None, :]
+        if self.shrinkage:
+            within = (sums.n[..., None, None] * covariance).sum(1, keepdim=True)
+            within = within / sums.weight[:, None, None, None]
+            own = n[..., None] / (n[..., None] + self.shrinkage)
+            covariance = torch.lerp(within.expand_as(covariance), covariance, own)
         if self._has_floor:
             covariance = not_below_floor(covariance, self.floor)
         alive = (sums.n > DEAD_ROWS)[..., None]
@@ -338,11 +360,13 @@ def _copy(t: Tensor) -> Tensor:
 
 
 def steps_for(
-    module: AbstractGaussianMixture, floor: Float[Tensor, " D"]
+    module: AbstractGaussianMixture, floor: Float[Tensor, " D"], shrinkage: float = 0.0
 ) -> AbstractSteps[Any, Any]:
     """The steps of EM for this kind of mixture."""
     if isinstance(module, MixtureOfGaussiansModule):
-        return GaussianSteps(module, floor)
+        return GaussianSteps(module, floor, shrinkage)
+    if shrinkage:
+        raise ValueError("Only mixtures of Gaussians with full covariances take shrinkage.")
     if isinstance(module, MixtureOfFactorAnalyzersModule):
         return FactorSteps(module, floor)
     raise TypeError(f"There is no EM for a {type(module).__name__}.")

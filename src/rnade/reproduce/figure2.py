@@ -1,0 +1,187 @@
+"""The paper's Figure 2: windows of speech, and samples from a mixture of Gaussians and RNADE.
+
+    rnade reproduce figure2 --data-dir FOLDER
+
+Fifteen test windows drawn at random, and as many samples of two models of Table 3's first split.
+Models come from the files that ``rnade reproduce table3`` left beside its records; what is missing
+is trained. The records hold the windows, so that the figure can be drawn again from them alone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rnade.data.filterbanks import FilterBanks
+from rnade.data.windows import N_FRAMES
+from rnade.families.base import Array
+from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
+from rnade.reproduce.layout import ResultTable
+from rnade.reproduce.runner import Job, Record
+from rnade.reproduce.speech_data import FoldWindows
+from rnade.reproduce.speech_files import KEPT, keep, kept
+from rnade.reproduce.speech_models import SpeechDensity, fit
+from rnade.reproduce.speech_rows import ROWS
+from rnade.reproduce.table3 import EXPERIMENT as TABLE_3
+from rnade.reproduce.table3 import fold_of
+
+N_WINDOWS = 15
+SEED = 0
+DATA = "data"
+
+
+class Figure2(AbstractExperiment):
+    """Test windows and samples, side by side."""
+
+    name = "figure2"
+    title = "Figure 2: windows of speech and samples"
+    datasets = TABLE_3.datasets
+    models = (DATA, *KEPT)
+
+    def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
+        """The sample, unless others are named."""
+        return TABLE_3.chosen_datasets(choice)
+
+    def models_in(self, folder: Path) -> Path:
+        """Where Table 3 keeps them: in the folder beside this one that is called after it."""
+        beside = folder.with_name(folder.name.replace(self.name, TABLE_3.name))
+        return TABLE_3.models_in(beside)
+
+    def plan(self, choice: Choice) -> list[list[Job]]:
+        """One job for each line of the figure."""
+        self.chosen_folds(choice)
+        return [
+            [_job(dataset, model, choice)]
+            for dataset in self.chosen_datasets(choice)
+            for model in self.chosen_models(choice)
+        ]
+
+    def execute(
+        self, jobs: Sequence[Job], context: Context
+    ) -> Iterator[tuple[Job, dict[str, Any]]]:
+        """Draw test windows, or samples of a model that is kept or else trained."""
+        for job in jobs:
+            fold = fold_of(job, context)
+            if job.key["model"] == DATA:
+                windows = _test_windows(fold)
+                yield job, {"windows": _rounded(windows)}
+                continue
+            trained = [Job(**job_of) for job_of in job.settings["jobs"]]
+            density, own = _best(trained, fold, context)
+            windows = density.sample(N_WINDOWS, SEED)
+            yield job, {"windows": _rounded(windows), "settings": own.settings}
+
+    def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
+        """Nothing: it is a figure."""
+        return []
+
+    def figures(self, choice: Choice, records: Mapping[str, Record]) -> dict[str, bytes]:
+        """Draw the figure as PNG and SVG, once all its lines are there."""
+        lines = {
+            record["job"]["model"]: np.array(record["result"]["windows"])
+            for record in records.values()
+        }
+        if not all(model in lines for model in self.models):
+            return {}
+        return draw({_label(model): lines[model] for model in self.models})
+
+
+def _job(dataset: str, model: str, choice: Choice) -> Job:
+    key = {"dataset": dataset, "model": model, "fold": 0}
+    return Job(key, _settings(dataset, model, choice))
+
+
+def _settings(dataset: str, model: str, choice: Choice) -> dict[str, Any]:
+    """The seed and, of a model, the jobs of Table 3's first split among which it is chosen."""
+    facts = {**choice.speech.identity(dataset), "quick": choice.quick}
+    facts |= {"seed": SEED, "n_windows": N_WINDOWS}
+    if model == DATA:
+        return facts
+    groups = TABLE_3.jobs(dataset, model, choice)
+    return {**facts, "jobs": [{"key": g[0].key, "settings": g[0].settings} for g in groups]}
+
+
+def _best(jobs: Sequence[Job], fold: FoldWindows, context: Context) -> tuple[SpeechDensity, Job]:
+    """The model, of those of a row, that the validation speakers like best."""
+    found = []
+    for job in jobs:
+        density = kept(job, context.models, context.device)
+        if density is None:
+            density = next(iter(fit(job.settings, [fold]))).density
+            keep(density, job, context.models)
+        found.append((float(density.log_prob(fold.validation).mean()), density, job))
+    _, density, job = max(found, key=lambda entry: entry[0])
+    return density, job
+
+
+def _test_windows(fold: FoldWindows) -> torch.Tensor:
+    chosen = np.random.default_rng(SEED).choice(len(fold.test), N_WINDOWS, replace=False)
+    return fold.test[torch.as_tensor(chosen).to(fold.test.device)]
+
+
+def _rounded(windows: torch.Tensor) -> list[list[float]]:
+    return [[round(v, 3) for v in row] for row in windows.double().cpu().tolist()]
+
+
+def _label(model: str) -> str:
+    return "test windows" if model == DATA else ROWS[model].label
+
+
+def as_pictures(windows: Array) -> Array:
+    """Shape windows so that time goes to the right and the energy is the bottom row.
+
+    Parameters
+    ----------
+    windows : array of shape (n, 231)
+        Frame after frame; in each the energy first, then filters from low to high.
+
+    Returns
+    -------
+    array of shape (n, 21, 11)
+        Rows from the top of the picture down: the highest filter first, the energy last.
+    """
+    frames = windows.reshape(len(windows), N_FRAMES, FilterBanks().n_features)
+    return np.ascontiguousarray(frames.transpose(0, 2, 1)[:, ::-1])
+
+
+def draw(lines: Mapping[str, Array]) -> dict[str, bytes]:
+    """Draw lines of windows, each under its name, on one scale of greys.
+
+    Returns
+    -------
+    dict of str to bytes
+        ``figure.png`` and ``figure.svg``.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "Drawing a figure needs matplotlib: pip install 'rnade[plot]'"
+        ) from error
+
+    low, high = np.quantile(np.concatenate(list(lines.values())), [0.005, 0.995])
+    n = max(len(windows) for windows in lines.values())
+    files = {}
+    # The same windows give the same file: no date in it, and no random names.
+    with rc_context({"svg.hashsalt": "rnade", "svg.fonttype": "path"}):
+        figure = Figure(figsize=(0.62 * n, 1.25 * len(lines)))
+        axes = figure.subplots(len(lines), n, squeeze=False)
+        for (name, windows), line in zip(lines.items(), axes, strict=True):
+            for picture, ax in zip(as_pictures(windows), line, strict=True):
+                ax.imshow(picture, cmap="gray", vmin=low, vmax=high, aspect="auto")
+                ax.set_xticks([])
+                ax.set_yticks([])
+            line[0].set_title(name, loc="left", fontsize=9)
+        figure.subplots_adjust(0.01, 0.01, 0.99, 0.92, wspace=0.12, hspace=0.3)
+        for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
+            out = BytesIO()
+            figure.savefig(out, format=kind, **options)
+            files[f"figure.{kind}"] = out.getvalue()
+    return files
+
+
+EXPERIMENT = Figure2()

@@ -1,0 +1,35 @@
+"""Model files of Table 3 that Figure 2 draws samples from, next to the records."""
+
+import hashlib
+from pathlib import Path
+
+import torch
+
+from rnade.reproduce.runner import Job
+from rnade.reproduce.speech_models import SpeechDensity
+from rnade.serialisation import read_model, write_model
+
+# Rows whose model of the first fold is kept: a file has some fifty megabytes.
+KEPT = ("mog-200", "rnade-mog-20")
+
+
+def file_of(job: Job, folder: Path) -> Path:
+    """Where a job's model is kept: a job with other settings has another file."""
+    digest = hashlib.sha256(job.identity.encode()).hexdigest()[:12]
+    return folder / f"{job.key['model']}-{digest}.safetensors"
+
+
+def keep(density: SpeechDensity, job: Job, folder: Path | None) -> None:
+    """Write a model to its file, if it is one of those that are kept."""
+    if folder is None or job.key["model"] not in KEPT or job.key["fold"]:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    write_model(file_of(job, folder), density.tensors(), job.settings, overwrite=True)
+
+
+def kept(job: Job, folder: Path | None, device: torch.device) -> SpeechDensity | None:
+    """Give a job's model from its file, or None where there is none."""
+    if folder is None or not file_of(job, folder).exists():
+        return None
+    tensors, settings = read_model(file_of(job, folder))
+    return SpeechDensity.from_tensors(tensors, settings, device)

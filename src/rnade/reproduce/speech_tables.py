@@ -1,0 +1,281 @@
+"""Tables of Table 3's records: the figures, their errors, differences between models, splits."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rnade.evaluation import grouped_error, mean_score
+from rnade.families.base import Array
+from rnade.reproduce.layout import Cell, ResultTable
+from rnade.reproduce.runner import Record
+from rnade.reproduce.speech_rows import ROWS
+from rnade.reproduce.statistics import best_group
+from rnade.reproduce.targets import targets
+from rnade.training import Recipe
+
+TITLES = {
+    "sample": "a sample of TIMIT, 16 speakers",
+    "timit": "TIMIT, core test set",
+    "folder": "a folder of sound files",
+}
+# A row's record for each split, by model.
+Chosen = Mapping[str, Mapping[int, Record]]
+
+
+def lay_out(dataset: str, models: Sequence[str], records: Sequence[Record]) -> list[ResultTable]:
+    """Lay out the records of one data set."""
+    chosen = {m: choose(r for r in records if _is_of(r, dataset, m)) for m in models}
+    tables = [_figures(dataset, chosen), _errors(dataset, chosen)]
+    if len(_splits(chosen)) > 1:
+        tables += [differences(dataset, chosen), _by_split(dataset, chosen)]
+    mine = [r for r in records if r["job"]["dataset"] == dataset]
+    return [*tables, _times(dataset, chosen, mine)]
+
+
+def _is_of(record: Record, dataset: str, model: str) -> bool:
+    job = record["job"]
+    return bool(job["dataset"] == dataset and job["model"] == model)
+
+
+def choose(records: Any) -> dict[int, Record]:
+    """For each split, the record of the setting that the validation speakers like best."""
+    best: dict[int, Record] = {}
+    for record in records:
+        fold = record["job"]["fold"]
+        if fold not in best or _validation(record) > _validation(best[fold]):
+            best[fold] = record
+    return dict(sorted(best.items()))
+
+
+def _validation(record: Record) -> float:
+    return float(record["result"]["validation"]["mean"])
+
+
+def _splits(chosen: Chosen) -> list[int]:
+    """Splits that every row with any record has."""
+    found = [set(folds) for folds in chosen.values() if folds]
+    return sorted(set.intersection(*found)) if found else []
+
+
+def _means(folds: Mapping[int, Record], part: str, splits: Sequence[int]) -> Array:
+    return np.array([folds[k]["result"][part]["mean"] for k in splits])
+
+
+def _figures(dataset: str, chosen: Chosen) -> ResultTable:
+    published = targets("table3")["figures"]
+    splits = _splits(chosen)
+    several = len(splits) > 1
+    tests = {m: _means(folds, "test", splits) for m, folds in chosen.items() if folds}
+    bold = best_group(tests) if several else _highest(tests)
+    cells: dict[tuple[str, str], Cell] = {}
+    for model, folds in chosen.items():
+        row = ROWS[model]
+        paper = published.get(row.published, {})
+        for part, title in (("train", "training"), ("test", "test")):
+            beside = paper.get(part) if dataset == "timit" else None
+            cell = Cell(published=beside)
+            if folds:
+                mean = mean_score(_means(folds, part, splits))
+                error = mean.standard_error
+                if not several:
+                    error = folds[splits[0]]["result"][part]["error_by_utterance"]
+                marked = part == "test" and model in bold
+                cell = Cell(mean.mean, error, beside, bold=marked)
+            cells[row.label, title] = cell
+        if dataset != "timit" and folds:
+            cells[row.label, _PAPER_COLUMN] = Cell(paper.get("test"))
+    over = (
+        f"mean over {len(splits)} splits by speaker, ± its standard error over splits"
+        if several
+        else "± its standard error by utterance"
+    )
+    meant = (
+        "In brackets the paper's figure and the difference."
+        if dataset == "timit"
+        else "The paper's column is of full TIMIT: the same comparison on far more data, not to be"
+        " set against ours figure by figure."
+    )
+    tested = "not significantly worse than any other (paired t-test over splits, 0.05)"
+    return ResultTable(
+        f"Table 3: {TITLES[dataset]}",
+        f"Log-likelihood, nats per window of 231 standardised dimensions: {over}. {meant} Bold:"
+        f" {tested if several else 'the highest'}.{_left_out(chosen)}",
+        "model",
+        [ROWS[m].label for m in chosen],
+        ["training", "test", *([] if dataset == "timit" else [_PAPER_COLUMN])],
+        cells,
+    )
+
+
+def _left_out(chosen: Chosen) -> str:
+    """Name the sound files that could not be used."""
+    names = {
+        name
+        for folds in chosen.values()
+        for record in folds.values()
+        for name in record["result"]["data"]["skipped"]
+    }
+    return f" Sound files left out: {', '.join(sorted(names))}." if names else ""
+
+
+_PAPER_COLUMN = "paper, test, full TIMIT"
+
+
+def _highest(tests: Mapping[str, Array]) -> set[str]:
+    return {max(tests, key=lambda m: float(tests[m].mean()))} if tests else set()
+
+
+_ERRORS = {"error_by_window": "by window", "error_by_utterance": "by utterance"}
+
+
+def _errors(dataset: str, chosen: Chosen) -> ResultTable:
+    """Three standard errors: the smallest takes windows for independent, which they are not."""
+    splits = _splits(chosen)
+    cells = {}
+    for model, folds in chosen.items():
+        if not folds:
+            continue
+        label = ROWS[model].label
+        for key, title in _ERRORS.items():
+            found = [folds[k]["result"]["test"][key] for k in splits]
+            known = [e for e in found if e is not None]
+            cells[label, title] = Cell(float(np.mean(known)) if known else None)
+        means = _means(folds, "test", splits)
+        if len(means) > 1:
+            cells[label, "over splits"] = Cell(mean_score(means).standard_error)
+    return ResultTable(
+        f"Standard errors: {TITLES[dataset]}",
+        "Of the test figure, in nats. By window and by utterance: of one split, mean over splits;"
+        " windows of one utterance overlap and are not independent, so that the first is too"
+        " small. Over splits: of the mean over splits, whose test speakers differ.",
+        "model",
+        [ROWS[m].label for m in chosen],
+        [*_ERRORS.values(), *(["over splits"] if len(splits) > 1 else [])],
+        cells,
+        decimals=3,
+    )
+
+
+def differences(dataset: str, chosen: Chosen) -> ResultTable:
+    """What the paper's claims come to: RNADE-MoG beside the best mixture, and MoG beside MoL."""
+    splits = _splits(chosen)
+    known = {m: folds for m, folds in chosen.items() if folds}
+    tests = {m: float(_means(folds, "test", splits).mean()) for m, folds in known.items()}
+
+    def best(*starts: str, paper: bool | None = None) -> str | None:
+        found = [
+            m
+            for m in tests
+            if m.startswith(starts) and (paper is None or (ROWS[m].published is not None) == paper)
+        ]
+        return max(found, key=lambda m: tests[m]) if found else None
+
+    pairs = [
+        (best("rnade-mog"), best("mog")),
+        (best("rnade-mog", paper=True), best("mog", paper=True)),
+        (best("rnade-mog", paper=True), best("rnade-mol", paper=True)),
+        (best("rnade-mog", paper=False), best("rnade-mol", paper=False)),
+    ]
+    rows, cells = [], {}
+    for a, b in pairs:
+        if a is None or b is None:
+            continue
+        label = f"{ROWS[a].label} less {ROWS[b].label}"
+        rows.append(label)
+        gaps = _means(known[a], "test", splits) - _means(known[b], "test", splits)
+        over = mean_score(gaps)
+        cells[label, "over splits"] = Cell(over.mean, over.standard_error)
+        cells[label, "smallest"] = Cell(float(gaps.min()))
+        cells[label, "largest"] = Cell(float(gaps.max()))
+        cells[label, "by utterance"] = _gap_by_utterance(known[a], known[b], splits)
+    return ResultTable(
+        f"Differences: {TITLES[dataset]}",
+        "Test log-likelihood of one model less another's, nats per window, pair by pair on the"
+        " same windows; of several rows of a kind, the one with the highest mean. Over splits:"
+        " mean and standard error of the splits' differences, with the smallest and largest. By"
+        " utterance: all test windows of all splits, standard error over utterances.",
+        "difference",
+        rows,
+        ["over splits", "smallest", "largest", "by utterance"],
+        cells,
+    )
+
+
+def _gap_by_utterance(
+    a: Mapping[int, Record], b: Mapping[int, Record], splits: Sequence[int]
+) -> Cell:
+    counts, gaps = [], []
+    for k in splits:
+        ours, theirs = (folds[k]["result"]["utterances"] for folds in (a, b))
+        counts += ours["n_windows"]
+        gaps += list(np.array(ours["mean"]) - np.array(theirs["mean"]))
+    utterance_of = np.repeat(np.arange(len(counts)), counts)
+    per_window = np.asarray(gaps)[utterance_of]
+    return Cell(float(per_window.mean()), grouped_error(per_window, utterance_of))
+
+
+def _by_split(dataset: str, chosen: Chosen) -> ResultTable:
+    cells = {
+        (ROWS[m].label, f"split {k + 1}"): Cell(float(record["result"]["test"]["mean"]))
+        for m, folds in chosen.items()
+        for k, record in folds.items()
+    }
+    columns = sorted({column for _, column in cells})
+    picked = [
+        f"{ROWS[m].label}: {'; '.join(map(_setting, folds.values()))}."
+        for m, folds in chosen.items()
+        if folds and len(ROWS[m].grid) > 1
+    ]
+    return ResultTable(
+        f"Split by split: {TITLES[dataset]}",
+        "Test log-likelihood in each split. Settings that its validation speakers chose, split by"
+        " split. " + " ".join(picked),
+        "model",
+        [ROWS[m].label for m in chosen],
+        columns,
+        cells,
+    )
+
+
+def _setting(record: Record) -> str:
+    """What was chosen, in a few words."""
+    s = record["settings"]
+    if s["model"] == "mog":
+        return f"{s['n_components']} components, shrinkage {s['shrinkage']:g}"
+    recipe = Recipe(**s["recipe"])
+    return (
+        f"{s['n_hidden']} units, {s['n_components']} components, decay"
+        f" {recipe.weight_decay:g}, minibatches of {recipe.batch_size}"
+    )
+
+
+def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTable:
+    """How long all settings of each row took, and what it comes to for one split."""
+    cells = {}
+    everything = 0.0
+    n_splits = max(1, len(_splits(chosen)))
+    for model in chosen:
+        mine = [r for r in records if r["job"]["model"] == model]
+        seconds = sum(r["seconds"] for r in mine)
+        everything += seconds
+        if mine:
+            label = ROWS[model].label
+            cells[label, "settings"] = Cell(len({str(r["settings"]) for r in mine}))
+            cells[label, "all splits"] = Cell(seconds)
+            cells[label, "one split"] = Cell(seconds / n_splits)
+    total = "all rows"
+    if records:
+        cells[total, "all splits"] = Cell(everything)
+        cells[total, "one split"] = Cell(everything / n_splits)
+    machines = sorted({r["hardware"]["gpu"] or r["hardware"]["processor"] for r in records})
+    return ResultTable(
+        f"Seconds: {TITLES[dataset]}",
+        f"On {', '.join(machines) or 'no machine yet'}: reading, training and scoring, every"
+        " setting of a row counted. Rows that ran at the same time slowed each other down.",
+        "model",
+        [*(ROWS[m].label for m in chosen), total],
+        ["settings", "all splits", "one split"],
+        cells,
+        decimals=0,
+    )

@@ -1,0 +1,128 @@
+"""The paper's Table 3: windows of speech, 11 frames of 20 filter banks and the energy.
+
+    rnade reproduce table3 --data-dir FOLDER                    # the sample of 16 speakers
+    rnade reproduce table3 --timit FOLDER                       # TIMIT, as in the paper
+    rnade reproduce table3 --speech FOLDER --split-by speaker   # any WAV or FLAC files
+
+Features are standardised by the training frames, and log-likelihoods are of the standardised data.
+TIMIT's two sa sentences, which every speaker reads, are left out. TIMIT trains on its training
+part, tests on the 24 speakers of the core test set and validates on the other test speakers. Other
+speech is split by speaker: 11 of 16 train, 2 validate, 3 test, in five splits that test different
+speakers. Where a row has several settings, the validation speakers of a split choose among them;
+test windows are scored by every setting, and only the chosen one's score is shown.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rnade.evaluation import grouped_error, mean_score
+from rnade.families.base import Array
+from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
+from rnade.reproduce.layout import ResultTable
+from rnade.reproduce.runner import Job, Record
+from rnade.reproduce.speech_data import N_FOLDS, FoldWindows, load_fold
+from rnade.reproduce.speech_files import keep
+from rnade.reproduce.speech_models import SpeechDensity, fit
+from rnade.reproduce.speech_rows import ROWS, quick
+from rnade.reproduce.speech_tables import lay_out
+
+# Windows of each part in a quick look: more than there are dimensions.
+QUICK_WINDOWS = 600
+
+
+class Table3(AbstractExperiment):
+    """Log-likelihood of mixtures of Gaussians and RNADE on speech."""
+
+    name = "table3"
+    title = "Table 3: speech"
+    datasets = ("sample", "timit", "folder")
+    models = tuple(ROWS)
+    n_folds = N_FOLDS
+
+    def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
+        """The sample, unless others are named."""
+        return ("sample",) if choice.datasets is None else super().chosen_datasets(choice)
+
+    def plan(self, choice: Choice) -> list[list[Job]]:
+        """One job a setting and fold; the folds of a setting are one group."""
+        return [
+            jobs
+            for dataset in self.chosen_datasets(choice)
+            for model in self.chosen_models(choice)
+            for jobs in self.jobs(dataset, model, choice)
+        ]
+
+    def jobs(self, dataset: str, model: str, choice: Choice) -> list[list[Job]]:
+        """Groups of jobs of one row, one for each of its settings."""
+        folds = self.chosen_folds(choice)
+        if dataset == "timit" or (choice.quick and choice.folds is None):
+            folds = range(1)
+        facts = {**choice.speech.identity(dataset), "quick": choice.quick}
+        grid = ROWS[model].grid
+        if choice.quick:
+            grid = [quick(settings) for settings in grid[:1]]
+        return [
+            [
+                Job({"dataset": dataset, "model": model, "fold": k}, {**facts, **settings})
+                for k in folds
+            ]
+            for settings in grid
+        ]
+
+    def execute(
+        self, jobs: Sequence[Job], context: Context
+    ) -> Iterator[tuple[Job, dict[str, Any]]]:
+        """Fit one setting to all folds of a data set, and score each."""
+        folds = [fold_of(job, context) for job in jobs]
+        for job, fold, fitted in zip(jobs, folds, fit(jobs[0].settings, folds), strict=True):
+            keep(fitted.density, job, context.models)
+            yield job, score(fitted.density, fold) | fitted.details | {"data": fold.facts}
+
+    def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
+        """Lay out, for each data set, the table, its errors, the comparisons and the splits."""
+        return [
+            table
+            for dataset in self.chosen_datasets(choice)
+            for table in lay_out(dataset, self.chosen_models(choice), list(records.values()))
+        ]
+
+
+def fold_of(job: Job, context: Context) -> FoldWindows:
+    """Read the windows of a job's fold; few of them for a quick look."""
+    fold = load_fold(
+        job.key["dataset"], job.key["fold"], context.speech, context.store, context.device
+    )
+    return fold.thinned(QUICK_WINDOWS) if job.settings["quick"] else fold
+
+
+def score(density: SpeechDensity, fold: FoldWindows) -> dict[str, Any]:
+    """Mean log-likelihoods of all parts with their errors, and test means by utterance."""
+    result: dict[str, Any] = {}
+    for part, rows in (("train", fold.train), ("test", fold.test)):
+        scores, utterances = density.log_prob(rows), fold.utterance_of[part]
+        mean = mean_score(scores)
+        result[part] = {
+            "mean": mean.mean,
+            "error_by_window": mean.standard_error,
+            "error_by_utterance": _finite(grouped_error(scores, utterances)),
+        }
+        if part == "test":
+            result["utterances"] = _by_utterance(scores, utterances)
+    result["validation"] = {"mean": float(density.log_prob(fold.validation).mean())}
+    return result
+
+
+def _by_utterance(scores: Array, utterance_of: Any) -> dict[str, list[Any]]:
+    """Windows and mean of each utterance: what differences between models are tested by."""
+    n = np.bincount(utterance_of)
+    means = np.bincount(utterance_of, weights=scores) / n
+    return {"n_windows": n.tolist(), "mean": [round(float(m), 4) for m in means]}
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+EXPERIMENT = Table3()
