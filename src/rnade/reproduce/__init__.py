@@ -9,6 +9,8 @@ from rnade.reproduce.experiment import AbstractExperiment
 EXPERIMENTS = {
     "binary": "rnade.reproduce.binary",
     "table1": "rnade.reproduce.table1",
+    "table1-dequantised": "rnade.reproduce.table1_dequantised",
+    "table1-variants": "rnade.reproduce.table1_variants",
 }
 
 
