@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which: binary or table1.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Which: binary, table1, table1-dequantised or table1-variants."
+        ),
+    ],
     data_dir: Annotated[
         str | None,
         typer.Option(

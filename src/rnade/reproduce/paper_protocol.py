@@ -14,12 +14,10 @@ from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.nn.bank import AbstractTrainable
 from rnade.reproduce.uci_folds import Fitted, FoldRows
-from rnade.training import PAPER, Bank, Member, Recipe, RowSet, Trained
+from rnade.training import PAPER, PAPER_GRID, Bank, Member, Recipe, RowSet, Trained
 
 # The paper's grid, section 4.1: 96 settings.
-COMPONENTS = (2, 5, 10, 20)
-RATES = (0.1, 0.05, 0.025, 0.0125)
-DECAYS = (2.0, 1.0, 0.1, 0.01, 0.001, 0.0)
+COMPONENTS, RATES, DECAYS = PAPER_GRID.values()
 N_HIDDEN = 50
 
 Setting = tuple[int, float, float]  # components, rate, decay

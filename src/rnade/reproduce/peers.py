@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
@@ -70,37 +70,49 @@ def fit_peer(
 ) -> Iterator[Fitted]:
     """Choose settings by validation rows in every fold, and fit them to all training rows."""
     tried = settings[:: max(1, len(settings) // 2)] if quick else settings
-    with _workers() as pool:
-        trials = pool.map(
+    side_by_side = map if quick else _workers().map
+    trials = list(
+        side_by_side(
             partial(_trial, fit_one),
-            [s for _ in folds for s in tried],
+            [each for _ in folds for each in tried],
             [fold for fold in folds for _ in tried],
         )
-        each = list(trials)
-        by_fold = [each[i : i + len(tried)] for i in range(0, len(each), len(tried))]
-        best = [max(range(len(tried)), key=lambda i: found[i].validation) for found in by_fold]
-        finals = pool.map(
-            partial(_final, fit_one),
-            [tried[i] for i in best],
-            folds,
-            [found[i].epochs for i, found in zip(best, by_fold, strict=True)],
-        )
-        for i, found, scores in zip(best, by_fold, finals, strict=True):
-            details = {
+    )
+    by_fold = [trials[i : i + len(tried)] for i in range(0, len(trials), len(tried))]
+    best = [max(range(len(tried)), key=lambda i: found[i].validation) for found in by_fold]
+    chosen = [found[i] for i, found in zip(best, by_fold, strict=True)]
+    finals = side_by_side(
+        partial(_final, fit_one),
+        [tried[i] for i in best],
+        folds,
+        [trial.epochs for trial in chosen],
+    )
+    for i, trial, scores in zip(best, chosen, finals, strict=True):
+        yield Fitted(
+            scores,
+            {
                 "chosen": tried[i],
-                "validation": found[i].validation,
+                "validation": trial.validation,
+                "epochs": trial.epochs,
                 "n_settings": len(tried),
-            }
-            yield Fitted(scores, details | ({"epochs": e} if (e := found[i].epochs) else {}))
+            },
+        )
 
 
+@cache
 def _workers() -> ProcessPoolExecutor:
+    """Processes for all columns and data sets: to start them takes longer than many a fit."""
     # A fresh interpreter each: torch and its threads do not survive a fork.
     return ProcessPoolExecutor(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        get_context("spawn"),
-        initializer=_one_thread,
+        mp_context=get_context("spawn"), initializer=_one_thread, max_workers=n_cores()
     )
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _one_thread() -> None:

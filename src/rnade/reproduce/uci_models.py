@@ -1,21 +1,14 @@
-"""The models of Table 1, each fitted to all folds of a data set at once."""
+"""The simplest models of Table 1: the Gaussian, and `RNADE()` as it is."""
 
-import dataclasses
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 import torch
 from scipy.stats import multivariate_normal
 
 from rnade.exceptions import SpikeWarning
-from rnade.reproduce import peers
-from rnade.reproduce.ensembles import SETTINGS as ENSEMBLE_SETTINGS
-from rnade.reproduce.ensembles import fit_ensembles
-from rnade.reproduce.paper_protocol import COMPONENTS, DECAYS, N_HIDDEN, RATES, fit_paper
-from rnade.reproduce.uci_folds import Column, Fitted, FoldRows
-from rnade.training import PAPER
+from rnade.reproduce.uci_folds import Fitted, FoldRows
 
 
 def fit_gaussian(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> Iterator[Fitted]:
@@ -43,48 +36,3 @@ def fit_default(folds: Sequence[FoldRows], device: torch.device, quick: bool) ->
             "fit_seconds": model.fit_seconds_,
         }
         yield Fitted(model.score_samples(fold.test), details)
-
-
-_PAPER_SETTINGS = {
-    "components": list(COMPONENTS),
-    "rates": list(RATES),
-    "decays": list(DECAYS),
-    "n_hidden": N_HIDDEN,
-    "recipe": dataclasses.asdict(PAPER),
-}
-
-
-def _flow(kind: str) -> Column:
-    return Column(
-        f"zuko {kind}",
-        partial(peers.fit_peer, partial(peers.fit_flow, kind), peers.FLOWS),
-        {
-            "grid": peers.FLOWS,
-            "hidden": list(peers.HIDDEN),
-            "batch_size": peers.BATCH,
-            "epochs": peers.EPOCHS,
-            "patience": peers.PATIENCE,
-        },
-        needs="zuko",
-    )
-
-
-COLUMNS = {
-    "gaussian": Column("Gaussian", fit_gaussian, {}),
-    "rnade-mog": Column("RNADE-MoG", partial(fit_paper, "gaussian"), _PAPER_SETTINGS),
-    "rnade-mol": Column("RNADE-MoL", partial(fit_paper, "laplace"), _PAPER_SETTINGS),
-    "rnade-default": Column("RNADE(), our default", fit_default, {}),
-    "rnade-ensemble": Column("RNADE, ensemble", fit_ensembles, ENSEMBLE_SETTINGS),
-    "gaussian-mixture": Column(
-        "scikit-learn GaussianMixture",
-        partial(peers.fit_peer, peers.fit_mixture, peers.MIXTURES),
-        {"grid": peers.MIXTURES},
-    ),
-    "kernel-density": Column(
-        "scikit-learn KernelDensity",
-        partial(peers.fit_peer, peers.fit_kernels, peers.KERNELS),
-        {"grid": peers.KERNELS},
-    ),
-    "zuko-nsf": _flow("NSF"),
-    "zuko-maf": _flow("MAF"),
-}

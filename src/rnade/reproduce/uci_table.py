@@ -15,8 +15,8 @@ from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
 from rnade.reproduce.runner import Job, Record
 from rnade.reproduce.statistics import best_group, over_folds
+from rnade.reproduce.uci_columns import COLUMNS
 from rnade.reproduce.uci_folds import FoldRows
-from rnade.reproduce.uci_models import COLUMNS
 
 # Of the folds of all sets but red wine, which has the authors' own.
 FOLD_SEED = 0
@@ -90,7 +90,7 @@ class AbstractUciTable(AbstractExperiment):
         """One table: models by data sets, bold by the paper's test."""
         cells: dict[tuple[str, str], Cell] = {}
         for dataset in self.chosen_datasets(choice):
-            scores = _scores_by_model(records, dataset)
+            scores = scores_by_model(records, dataset)
             bold = best_group(scores) if scores else set()
             for model, label in MODELS.items():
                 published = self.figures.get(dataset, {}).get(label)
@@ -141,7 +141,7 @@ def row_facts(scores: Array) -> dict[str, Any]:
     }
 
 
-def _scores_by_model(records: Mapping[str, Record], dataset: str) -> dict[str, Array]:
+def scores_by_model(records: Mapping[str, Record], dataset: str) -> dict[str, Array]:
     """Fold means of each model, on the folds that all of the models have."""
     found: dict[str, dict[int, float]] = {}
     for record in records.values():

@@ -2,7 +2,7 @@
 
 from rnade.training.bank import Bank, Member, RowSet, Trained
 from rnade.training.em import PAPER_EM, EMSettings, fit_mixture
-from rnade.training.recipe import MODERN, PAPER, Recipe, make_recipe
+from rnade.training.recipe import MODERN, PAPER, PAPER_GRID, Recipe, make_recipe
 from rnade.training.run import HistoryRow
 from rnade.training.sgd import Outcome, diverged_error, train
 
@@ -10,6 +10,7 @@ __all__ = [
     "MODERN",
     "PAPER",
     "PAPER_EM",
+    "PAPER_GRID",
     "Bank",
     "EMSettings",
     "HistoryRow",
