@@ -79,16 +79,24 @@ class Searched:
     Attributes
     ----------
     trials : list of Trained
-    validation, test : arrays of shape (n_settings,)
-        Mean log-likelihoods at the weights that were kept.
+    validation : array of shape (n_settings,)
+        Mean log-likelihoods at the weights that were kept; -inf where there is no finite one.
+    validation_terms, test_terms : arrays of shape (n_settings, D)
+        The same of each conditional: means of log p(x_d | x_<d).
     skipped : array of shape (n_settings,)
         Updates left out since their gradient was not finite.
     """
 
     trials: list[Trained]
     validation: Array
-    test: Array
+    validation_terms: Array
+    test_terms: Array
     skipped: Array
+
+    @property
+    def test(self) -> Array:
+        """Mean log-likelihoods of the test rows, of shape (n_settings,)."""
+        return self.test_terms.sum(1)
 
 
 def fit_paper(
@@ -130,16 +138,16 @@ def search(
 ) -> list[Searched]:
     """Train the whole grid in all folds as one bank, and score each model."""
     trained = train(paper_members(family, folds, device, protocol))
-    tests = _means(trained, [fold.test for fold in folds])
-    validations = (
-        np.array([t.best_score for t in trained])
-        if protocol.early_stopping
-        else _means(trained, [fold.validation for fold in folds])
-    )
-    usable = np.where(np.isfinite(validations), validations, -np.inf)
+    tests = _mean_terms(trained, [fold.test for fold in folds])
+    validations = _mean_terms(trained, [fold.validation for fold in folds])
+    scores = validations.sum(1)
+    usable = np.where(np.isfinite(scores), scores, -np.inf)
     skipped = np.array([sum(row["skipped"] for row in t.history) for t in trained])
     n = len(folds)
-    return [Searched(trained[k::n], usable[k::n], tests[k::n], skipped[k::n]) for k in range(n)]
+    return [
+        Searched(trained[k::n], usable[k::n], validations[k::n], tests[k::n], skipped[k::n])
+        for k in range(n)
+    ]
 
 
 def retrained(
@@ -253,12 +261,12 @@ _MODULES: dict[tuple[str, ...], type[RNADEModule]] = {
 }
 
 
-def _means(trained: Sequence[Trained], rows: Sequence[Array]) -> Array:
-    """Mean log-likelihood of each model on the rows of its fold, in float64.
+def _mean_terms(trained: Sequence[Trained], rows: Sequence[Array]) -> Array:
+    """Mean log p(x_d | x_<d) of each model on the rows of its fold, (n_models, D), in float64.
 
     Models come setting by setting, and within a setting fold by fold, as `rows` do.
     """
-    means = np.empty(len(trained))
+    means = np.empty((len(trained), rows[0].shape[1]))
     groups: dict[str, list[int]] = {}
     for m, t in enumerate(trained):
         groups.setdefault(str(t.module.signature()), []).append(m)
@@ -268,7 +276,8 @@ def _means(trained: Sequence[Trained], rows: Sequence[Array]) -> Array:
             bank: Any = AbstractTrainable.stack([trained[m].module for m in mine]).double()
             with torch.no_grad():
                 x = torch.as_tensor(rows[k], dtype=torch.float64).to(bank.device)
-                means[mine] = bank.log_prob(x).view(len(mine), -1).mean(1).cpu().numpy()
+                terms = bank.log_conditionals(x).view(len(mine), *x.shape)
+                means[mine] = terms.mean(1).cpu().numpy()
     return means
 
 

@@ -85,6 +85,7 @@ RULES = {
     "one_setting": "one setting for all folds, retrained",
     "one_setting_before": "one setting, not retrained",
     "no_skips": "of runs without a bad update, not retrained",
+    "by_conditional": "chosen by conditional, not retrained",
     "averaged": "average of the grid's best ten, not retrained",
     "best_by_test": "best by the test rows themselves",
 }
@@ -191,11 +192,14 @@ def _without_retraining(found: Searched, c: int, one: int, fold: FoldRows) -> di
     """Test scores by the rules that need no further training."""
     clean = np.where(found.skipped == 0, found.validation, -np.inf)
     best = np.argsort(-found.validation)[:10]
+    by_conditional = np.nan_to_num(found.validation_terms, nan=-np.inf).argmax(0)
+    conditionals = np.arange(len(by_conditional))
     each = np.stack([scores_of(found.trials[m], fold.test) for m in best])
     return {
         "before": float(found.test[c]),
         "one_setting_before": float(found.test[one]),
         "no_skips": float(found.test[clean.argmax()]),
+        "by_conditional": float(found.test_terms.T[conditionals, by_conditional].sum()),
         "averaged": float((np.logaddexp.reduce(each) - np.log(len(each))).mean()),
         "best_by_test": float(np.nanmax(found.test)),
     }
