@@ -37,10 +37,10 @@ KERNELS = _all_of(
     bandwidth=[round(float(b), 4) for b in np.geomspace(0.03, 1.5, 18)],
     kernel=("gaussian", "exponential"),
 )
-FLOWS = _all_of(transforms=(2, 4), learning_rate=(1e-3, 5e-3))
+FLOWS = _all_of(transforms=(3,), learning_rate=(1e-3, 5e-3))
 # Of flows: two hidden layers, rows in a minibatch, epochs at most, and epochs without a better
 # validation score after which training stops.
-HIDDEN, BATCH, EPOCHS, PATIENCE = (64, 64), 256, 150, 15
+HIDDEN, BATCH, EPOCHS, PATIENCE = (64, 64), 256, 100, 10
 
 
 class Trial(NamedTuple):
