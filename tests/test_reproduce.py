@@ -360,13 +360,13 @@ def test_table1_of_gaussians(command, data_folder, tmp_path):
 @pytest.mark.data
 def test_the_quick_version_of_table1(command, data_folder, tmp_path):
     """All settings and folds as one bank, the rule of retraining, and our default beside."""
-    models = "gaussian,fvbn,rnade-mog,rnade-mol,rnade-default"
+    models = "gaussian,mfa,fvbn,rnade-mog,rnade-mol,rnade-default"
     options = ("--quick", "--datasets", "boston", "--models", models, "--device", "cpu")
     code, out, _ = command("table1", "--data-dir", data_folder, *options)
     assert code == 0
     lines = (tmp_path / "results" / "table1-quick" / "records.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]
-    assert len(found) == 10  # five models on two folds
+    assert len(found) == 12  # six models on two folds
     for record in found:
         result = record["result"]
         if record["job"]["model"] in ("rnade-mog", "rnade-mol"):

@@ -3,7 +3,7 @@
 import dataclasses
 from functools import partial
 
-from rnade.reproduce import peers, uci_fvbn
+from rnade.reproduce import peers, uci_fvbn, uci_mfa
 from rnade.reproduce.ensembles import SETTINGS as ENSEMBLE_SETTINGS
 from rnade.reproduce.ensembles import fit_ensembles
 from rnade.reproduce.paper_protocol import COMPONENTS, DECAYS, N_HIDDEN, RATES, fit_paper
@@ -37,6 +37,7 @@ def _flow(kind: str) -> Column:
 
 COLUMNS = {
     "gaussian": Column("Gaussian", fit_gaussian, {}),
+    "mfa": Column("MFA", uci_mfa.fit_mfa, uci_mfa.SETTINGS),
     "fvbn": Column("FVBN", uci_fvbn.fit_fvbn, uci_fvbn.SETTINGS),
     "rnade-mog": Column("RNADE-MoG", partial(fit_paper, "gaussian"), _PAPER_SETTINGS),
     "rnade-mol": Column("RNADE-MoL", partial(fit_paper, "laplace"), _PAPER_SETTINGS),

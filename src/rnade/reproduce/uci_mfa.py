@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rnade.reproduce.uci_models import Fitted, FoldRows
+from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import EMSettings, RowSet
 from rnade.training.em_bank import Size, Sized, fit_sizes
 
