@@ -274,23 +274,26 @@ def test_fvbn_networks_are_separate():
     assert changed.tolist() == [False, False, True, False]
 
 
-def test_fvbn_smaller_models_in_a_bank_are_those_models():
-    """Units and components that are switched off make no difference."""
+def test_fvbn_of_networks_of_several_sizes():
+    """Units and components that are added to make the networks alike make no difference."""
     generator = Generator().manual_seed(0)
-    bank = FVBNModule(
-        3, [2, 5], GaussianMixture(4), n_components=[1, 4], n_models=2, generator=generator
-    ).double()
     rows = torch.randn(100, 3, generator=generator, dtype=torch.float64)
-    bank.start_from(rows)
-    small = FVBNModule(3, 2, GaussianMixture(1), generator=generator).double()
-    small.start_from(rows)
-    with torch.no_grad():
-        n, wide = small.networks, bank[0].networks
-        n.W.copy_(wide.W[:, :, :2])
-        n.c.copy_(wide.c[:, :, :2])
-        n.V.copy_(wide.V[:, :2, [0, 4, 8]])
-        torch.testing.assert_close(n.b, wide.b[:, :, [0, 4, 8]])
-    torch.testing.assert_close(small.log_prob(rows), bank[0].log_prob(rows))
+    order = torch.tensor([2, 0, 1])
+    models = [
+        FVBNModule(3, H, GaussianMixture(K), order=order, generator=generator).double()
+        for H, K in ((2, 1), (5, 4), (3, 2))
+    ]
+    for model in models:
+        model.start_from(rows)
+        model.set_floor(torch.tensor([0.0, 0.1, 0.2]))
+    made = FVBNModule.of([model.networks[d] for d, model in enumerate(models)], order)
+    assert made.networks.V.shape == (3, 5, 12)
+    terms = made.log_conditionals(rows)
+    for d, model in enumerate(models):
+        torch.testing.assert_close(terms[:, d], model.log_conditionals(rows)[:, d])
+    for low in (None, torch.zeros(3, dtype=torch.float64)):
+        drawn = made.sample(200, Generator().manual_seed(1), low=low)
+        assert torch.isfinite(made.log_prob(drawn)).all()
 
 
 def test_progress_is_drawn_when_asked(capfd):

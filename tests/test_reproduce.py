@@ -24,6 +24,7 @@ from rnade.reproduce.layout import Cell, ResultTable, to_csv, to_html, to_markdo
 from rnade.reproduce.runner import Job, RecordFile, pending, run_plan
 from rnade.reproduce.statistics import best_group, over_folds, paired_p_value
 from rnade.reproduce.targets import targets
+from rnade.reproduce.uci_columns import COLUMNS
 
 RESULTS = Path(__file__).parent.parent / "results"
 PLAN = [[Job({"fold": k}, {"seed": 0}) for k in pair] for pair in ((0, 1), (2, 3))]
@@ -335,8 +336,8 @@ def test_faults_of_the_command(command, tmp_path, monkeypatch):
 def test_a_report_needs_no_data(command, tmp_path):
     code, out, err = command("table1", "--report-only")
     assert code == 0
-    assert "200 jobs have no record yet" in err  # four models on ten folds of five sets
-    assert "| Red wine | n/a (-13.18) |" in out
+    assert f"{50 * len(COLUMNS)} jobs have no record yet" in err  # ten folds of five sets
+    assert "| Gaussian | n/a (-13.18) |" in out
     assert (tmp_path / "results" / "table1" / "table.html").exists()
 
 
@@ -345,7 +346,7 @@ def test_table1_of_gaussians(command, data_folder, tmp_path):
     """The Gaussian column is the paper's, within what its folds can differ."""
     code, out, _ = command("table1", "--data-dir", data_folder, "--models", "gaussian", "--json")
     assert code == 0
-    cells = {cell["row"]: cell for cell in json.loads(out)["tables"][0]["cells"]}
+    cells = {cell["column"]: cell for cell in json.loads(out)["tables"][0]["cells"]}
     within = {"Red wine": 0.05, "White wine": 0.05, "Parkinsons": 0.1, "Boston housing": 0.1}
     for row, cell in cells.items():
         assert abs(cell["difference"]) < within.get(row, 0.6), row
@@ -359,12 +360,13 @@ def test_table1_of_gaussians(command, data_folder, tmp_path):
 @pytest.mark.data
 def test_the_quick_version_of_table1(command, data_folder, tmp_path):
     """All settings and folds as one bank, the rule of retraining, and our default beside."""
-    options = ("--quick", "--datasets", "boston", "--device", "cpu")
+    models = "gaussian,mfa,fvbn,rnade-mog,rnade-mol,rnade-default"
+    options = ("--quick", "--datasets", "boston", "--models", models, "--device", "cpu")
     code, out, _ = command("table1", "--data-dir", data_folder, *options)
     assert code == 0
     lines = (tmp_path / "results" / "table1-quick" / "records.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]
-    assert len(found) == 8  # four models on two folds
+    assert len(found) == 12  # six models on two folds
     for record in found:
         result = record["result"]
         if record["job"]["model"] in ("rnade-mog", "rnade-mol"):

@@ -24,7 +24,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Which: binary, table1, table2, table3, figure1, figure2 or figure3.",
+            help="Which: binary, table1, table1-dequantised, table1-variants, table2, table3,"
+            " figure1, figure2 or figure3.",
         ),
     ],
     data_dir: Annotated[

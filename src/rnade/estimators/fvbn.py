@@ -1,25 +1,42 @@
 """FVBN as a scikit-learn estimator."""
 
 import itertools
-from collections.abc import Callable, Sequence
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.model_selection import ParameterGrid
 from torch import Generator
 
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
 from rnade.estimators.inputs import check_not_constant, warn_of_spikes
+from rnade.estimators.rnade import SETTINGS
 from rnade.estimators.settings import scale_floors
+from rnade.exceptions import TrainingWarning
 from rnade.families import make_family
-from rnade.families.base import Array, fresh_generator
+from rnade.families.base import Array
 from rnade.nn import FVBNModule
 from rnade.nn.autoregressive import make_order
 from rnade.preprocessing import Resolution, Standardiser
-from rnade.progress import training_bar
-from rnade.training import HistoryRow, Outcome, Recipe, make_recipe, train
+from rnade.progress import bank_bar
+from rnade.training import (
+    PAPER_GRID,
+    Bank,
+    HistoryRow,
+    Member,
+    Outcome,
+    Recipe,
+    RowSet,
+    Trained,
+    diverged_error,
+    make_recipe,
+)
 
 _RECIPE_SETTINGS = (
     "learning_rate",
@@ -30,13 +47,16 @@ _RECIPE_SETTINGS = (
     "weight_decay",
     "patience",
 )
+# In which the settings of a search may differ.
+_SIZES = ("n_hidden", "n_components")
+_SEARCHED = (*_SIZES, "learning_rate", "weight_decay", "momentum")
 
 
 class FVBN(AbstractConditionalsEstimator):
     """Fully visible Bayesian network: a separate mixture density network for each column.
 
     The same conditionals as RNADE's, but without shared weights: cost and parameters grow with
-    the square of the number of columns. All networks of all settings train together, and for
+    the square of the number of columns. All networks of all settings train as one bank, and for
     each column the setting and the epoch that score best on the held-out rows are kept.
 
     Parameters
@@ -51,6 +71,11 @@ class FVBN(AbstractConditionalsEstimator):
         Hidden units' non-linearity.
     order : {"raster", "random"} or permutation of the columns
         Which column comes first, second and so on.
+    search : "auto", "paper", None or list of dict
+        Settings of which the best for each column is taken. "auto" tries weak and strong weight
+        decay (with recipe "paper", or where learning_rate or weight_decay is given, it tries
+        nothing), "paper" the paper's grid of 96 components, rates and decays. Or a list of
+        settings, each a dict of n_hidden, n_components, learning_rate, weight_decay or momentum.
     recipe : {"modern", "paper"}
         How to train; see `RNADE`. The settings below change either.
     learning_rate : float, optional
@@ -69,11 +94,16 @@ class FVBN(AbstractConditionalsEstimator):
         Epochs without a better held-out score after which a network's training stops.
     validation_fraction : float
         Share of the rows held out, for early stopping, the choice of settings and p-values.
+    retrain : bool
+        Afterwards train again on all rows, each network until its training log-likelihood is
+        that of its best epoch.
     sigma_floor : "auto" or float
         Smallest scale of a component, in units of the column's standard deviation. "auto" ties it
         to the column's resolution where values are rounded; 0 is the paper's.
     dequantize : bool
         Train with uniform noise as wide as the rounding interval added to rounded columns.
+    checkpoint : path, optional
+        A folder of checkpoints to go on from, if there are any, and to write.
     device : {"auto", "cpu", "cuda"}
         Where to compute.
     dtype : {"float32", "float64"}
@@ -88,9 +118,12 @@ class FVBN(AbstractConditionalsEstimator):
     module_ : rnade.nn.FVBNModule
         The fitted torch module, in float64, on standardised columns.
     chosen_ : list of dict
-        For each column, the settings and the epoch that were kept.
+        For each column, the settings and the epoch that were kept, and their score on the
+        held-out rows (of the standardised column).
     history_ : list of dict
         One row an epoch, as of `RNADE`, of the networks that were kept.
+    retrain_history_ : list of dict
+        The same of the second training, with `retrain`.
     best_epoch_ : int
         The latest epoch of which a network's weights were kept.
     standardiser_, resolution_, calibration_, validation_scores_, n_rows_, fit_seconds_
@@ -110,8 +143,7 @@ class FVBN(AbstractConditionalsEstimator):
     ((3,), 2)
     """
 
-    retrain = False
-    chosen_: list[dict[str, int]]
+    chosen_: list[dict[str, Any]]
     n_hidden_: int
     n_components_: int
     _kept = ("chosen_", "n_hidden_", "n_components_")
@@ -124,6 +156,7 @@ class FVBN(AbstractConditionalsEstimator):
         n_hidden: Any = 50,
         activation: str = "relu",
         order: Any = "raster",
+        search: Any = "auto",
         recipe: str = "modern",
         learning_rate: float | None = None,
         batch_size: int | None = None,
@@ -133,8 +166,10 @@ class FVBN(AbstractConditionalsEstimator):
         weight_decay: float | None = None,
         patience: int | None = None,
         validation_fraction: float = 0.1,
+        retrain: bool = False,
         sigma_floor: str | float = "auto",
         dequantize: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
         device: str = "auto",
         dtype: str = "float32",
         random_state: Any = None,
@@ -145,6 +180,7 @@ class FVBN(AbstractConditionalsEstimator):
         self.n_hidden = n_hidden
         self.activation = activation
         self.order = order
+        self.search = search
         self.recipe = recipe
         self.learning_rate = learning_rate
         self.batch_size = batch_size
@@ -154,34 +190,59 @@ class FVBN(AbstractConditionalsEstimator):
         self.weight_decay = weight_decay
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.retrain = retrain
         self.sigma_floor = sigma_floor
         self.dequantize = dequantize
+        self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
 
     def _check_settings(self) -> None:
-        self._make_recipe()
-        self._candidates()
+        for setting in self._candidates():
+            self._make_recipe(setting)
+            for name in _SIZES:
+                positive_int(setting[name], name)
 
-    def _make_recipe(self) -> Recipe:
+    def _make_recipe(self, setting: Mapping[str, Any]) -> Recipe:
         if self.family not in ("gaussian", "laplace"):
             raise unknown_name(self.family, ["gaussian", "laplace"], "family")
         changes = {name: getattr(self, name) for name in _RECIPE_SETTINGS}
-        recipe = make_recipe(self.recipe, **changes)
+        own = {name: v for name, v in setting.items() if name not in _SIZES}
+        recipe = make_recipe(self.recipe, **changes).with_changes(**own)
         # The heuristic is for mixtures of Gaussians only.
         scaled = recipe.scale_mean_gradient and self.family == "gaussian"
         return recipe.with_changes(scale_mean_gradient=scaled)
 
-    def _candidates(self) -> list[tuple[int, int]]:
-        """All pairs of hidden units and components that are to be tried."""
-        given = (self.n_hidden, self.n_components)
-        choices = [list(v) if isinstance(v, Sequence) else [v] for v in given]
-        for name, values in zip(("n_hidden", "n_components"), choices, strict=True):
-            for value in values:
-                positive_int(value, name)
-        return list(itertools.product(*choices))
+    def _candidates(self) -> list[dict[str, Any]]:
+        """All settings that are to be tried."""
+        given = {name: getattr(self, name) for name in _SIZES}
+        grid = {name: v if isinstance(v, Sequence) else [v] for name, v in given.items()}
+        return [
+            {**sizes, **changes}
+            for sizes, changes in itertools.product(ParameterGrid(grid), self._searched())
+            # A size that the search sets is tried once, not once for each that it replaces.
+            if all(grid[name][0] == sizes[name] for name in _SIZES if name in changes)
+        ]
+
+    def _searched(self) -> list[dict[str, Any]]:
+        """Changes that the search tries."""
+        if self.search is None:
+            return [{}]
+        if isinstance(self.search, str) and self.search == "auto":
+            by_hand = self.learning_rate is not None or self.weight_decay is not None
+            return [{}] if by_hand or self.recipe == "paper" else SETTINGS
+        if isinstance(self.search, str) and self.search == "paper":
+            return list(ParameterGrid(PAPER_GRID))
+        if isinstance(self.search, str) or not all(isinstance(s, Mapping) for s in self.search):
+            raise ValueError(
+                f"search must be 'auto', 'paper', None or a list of settings; got {self.search!r}."
+            )
+        for name in itertools.chain(*self.search):
+            if name not in _SEARCHED:
+                raise unknown_name(name, list(_SEARCHED), "setting to search over")
+        return [dict(setting) for setting in self.search]
 
     def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, Resolution]:
         check_not_constant(self, X)
@@ -189,71 +250,74 @@ class FVBN(AbstractConditionalsEstimator):
         warn_of_spikes(self, resolution)
         return Standardiser.fit(X, weights), resolution
 
-    def _make_module(
-        self,
-        n_dimensions: int,
-        candidates: list[tuple[int, int]],
-        recipe: Recipe,
-        generator: Generator | None,
-    ) -> FVBNModule:
-        generator = fresh_generator() if generator is None else generator
+    def _empty_module(self, n_dimensions: int) -> FVBNModule:
         return FVBNModule(
             n_dimensions,
-            [H for H, _ in candidates],
-            make_family(self.family, max(K for _, K in candidates)),
-            n_components=[K for _, K in candidates],
+            self.n_hidden_,
+            make_family(self.family, self.n_components_),
             activation=self.activation,
-            # One order for all: columns' best networks come from different candidates.
-            order=make_order(self.order, 1, n_dimensions, generator)[0],
-            n_models=len(candidates),
-            generator=generator,
-            weight_scale=recipe.weight_scale,
         )
-
-    def _empty_module(self, n_dimensions: int) -> FVBNModule:
-        largest = [(self.n_hidden_, self.n_components_)]
-        return self._make_module(n_dimensions, largest, self._make_recipe(), None)
 
     def _train(
-        self, training: Rows, held_out: Rows | None, seed: int, target: float | None
+        self, training: Rows, held_out: Rows | None, seed: int, target: Any
     ) -> tuple[FVBNModule, Outcome]:
-        assert held_out is not None
-        assert self.resolution_ is not None
-        recipe, x, candidates = self._make_recipe(), training.x, self._candidates()
-        D, n_candidates = x.shape[1], len(candidates)
-        bank = self._make_module(D, candidates, recipe, Generator().manual_seed(seed))
-        bank = bank.to(x.device, x.dtype)
-        bank.start_from(x, spread=recipe.spread)
-        floors = scale_floors(self.sigma_floor, self.resolution_, self.standardiser_)
-        bank.set_floor(torch.as_tensor(floors))
-        with training_bar("Training", recipe.epochs, shown=self.verbose > 0) as on_epoch:
-            outcome = train(
-                bank.networks,
-                x,
-                recipe,
-                generator=Generator(x.device).manual_seed(seed),
-                validation=held_out.x,
-                weights=training.weights,
-                validation_weights=held_out.weights,
-                noise_width=self._noise_width(x),
-                on_epoch=None if on_epoch is None else _summed(on_epoch, D),
-            )
-        scores = np.asarray(outcome.best_score).reshape(n_candidates, D)
-        best = scores.argmax(0)
-        epochs = np.asarray(outcome.best_epoch).reshape(n_candidates, D)[best, range(D)]
-        self.chosen_ = [
-            {"n_hidden": candidates[m][0], "n_components": candidates[m][1], "epoch": int(epoch)}
-            for m, epoch in zip(best, epochs, strict=True)
-        ]
-        self.n_hidden_ = max(H for H, _ in candidates)
-        self.n_components_ = max(K for _, K in candidates)
-        at_best = np.asarray(outcome.train_at_best).reshape(n_candidates, D)[best, range(D)]
-        return bank.pick(best.tolist()), Outcome(
-            _of_chosen(outcome.history, best, n_candidates),
-            int(epochs.max()),
-            float(scores.max(0).sum()),
-            float(at_best.sum()),
+        """Train all networks of all settings; keep the best of each column.
+
+        The second training is of those that the first one kept, each with its own target.
+        """
+        x, first = training.x, held_out is not None
+        order = make_order(self.order, 1, x.shape[1], Generator().manual_seed(seed))[0]
+        rows = RowSet(
+            x,
+            seed,
+            weights=training.weights,
+            validation=None if held_out is None else held_out.x,
+            validation_weights=None if held_out is None else held_out.weights,
+            noise_width=self._noise_width(x),
         )
+        starts = _Starts(self, rows, order)
+        if first:
+            settings = self._candidates()
+            members = [starts.member(setting) for setting in settings]
+        else:
+            settings = self.chosen_
+            members = [
+                starts.member(setting, column, target[column])
+                for column, setting in enumerate(settings)
+            ]
+        bank = Bank(members, checkpoint=self._checkpoint("train" if first else "retrain"))
+        what = "Training" if first else "Training on all rows"
+        with bank_bar(what, shown=self.verbose > 0) as on_epoch:
+            bank.advance(on_epoch=on_epoch)
+        if bank.interrupted:
+            warnings.warn(
+                "Training was stopped by Ctrl-C; the best model so far was kept.",
+                TrainingWarning,
+                stacklevel=3,
+            )
+        places = bank.best_of_each_model(range(len(members))) if first else None
+        kept = bank.results(places)
+        for trained in kept:
+            if trained.best_score == -np.inf and trained.diverged is not None:
+                raise diverged_error(trained.diverged)
+        if places is not None:
+            self.chosen_ = [
+                _described(settings[m], members[m].recipe, trained)
+                for (m, _), trained in zip(places, kept, strict=True)
+            ]
+        module = FVBNModule.of([trained.module for trained in kept], order)  # type: ignore[misc]
+        self.n_hidden_ = module.networks.c.shape[-1]
+        self.n_components_ = module.family.n_components
+        return module, Outcome(
+            _summed([trained.history for trained in kept]),
+            max(trained.best_epoch for trained in kept),
+            sum(trained.best_score for trained in kept),
+            [trained.train_at_best for trained in kept],
+            bank.interrupted,
+        )
+
+    def _checkpoint(self, stage: str) -> Path | None:
+        return None if self.checkpoint is None else Path(self.checkpoint) / stage
 
     def _noise_width(self, x: torch.Tensor) -> torch.Tensor | None:
         assert self.resolution_ is not None
@@ -262,35 +326,65 @@ class FVBN(AbstractConditionalsEstimator):
         return torch.as_tensor(self.resolution_.steps / self.standardiser_.scale).to(x)
 
 
-def _of_chosen(history: list[HistoryRow], best: Any, n_candidates: int) -> list[HistoryRow]:
-    """The history of the networks kept: sums over columns.
+class _Starts:
+    """Members of a bank, of which those of one size start alike."""
 
-    A network that has stopped stands at its last score.
-    """
-    D = len(best)
+    def __init__(self, estimator: FVBN, rows: RowSet, order: torch.Tensor) -> None:
+        self.estimator, self.rows, self.order = estimator, rows, order
+        self.modules: dict[tuple[int, int], FVBNModule] = {}
+
+    def member(
+        self, setting: Mapping[str, Any], column: int | None = None, target: float | None = None
+    ) -> Member:
+        """The networks of all columns, or of one."""
+        recipe = self.estimator._make_recipe(
+            {name: setting[name] for name in _SEARCHED if name in setting}
+        )
+        size = setting["n_hidden"], setting["n_components"]
+        if size not in self.modules:
+            self.modules[size] = self._start(*size, recipe)
+        networks = self.modules[size].networks
+        return Member(networks if column is None else networks[column], recipe, self.rows, target)
+
+    def _start(self, n_hidden: int, n_components: int, recipe: Recipe) -> FVBNModule:
+        own, x = self.estimator, self.rows.x
+        assert own.resolution_ is not None
+        module = FVBNModule(
+            x.shape[1],
+            n_hidden,
+            make_family(own.family, n_components),
+            activation=own.activation,
+            order=self.order,
+            generator=Generator().manual_seed(self.rows.seed),
+            weight_scale=recipe.weight_scale,
+        ).to(x.device, x.dtype)
+        module.start_from(x, spread=recipe.spread)
+        floors = scale_floors(own.sigma_floor, own.resolution_, own.standardiser_)
+        module.set_floor(torch.as_tensor(floors))
+        return module
+
+
+def _described(setting: Mapping[str, Any], recipe: Recipe, trained: Trained) -> dict[str, Any]:
+    """Give an entry of `chosen_`."""
+    sizes = {name: int(setting[name]) for name in _SIZES}
+    own = {name: float(getattr(recipe, name)) for name in _SEARCHED if name not in _SIZES}
+    return {**sizes, **own, "epoch": trained.best_epoch, "validation": trained.best_score}
+
+
+def _summed(histories: Sequence[list[HistoryRow]]) -> list[HistoryRow]:
+    """One history of all columns: sums of scores, the last one of a network that has stopped."""
     rows = []
-    last: dict[str, Array] = {}
-    for row in history:
-        sums: HistoryRow = dict(row)
-        for key in ("train", "validation"):
-            scores = np.reshape(np.asarray(row[key], dtype=np.float64), (n_candidates, D))
-            scores = scores[best, range(D)]
-            last[key] = np.where(np.isnan(scores), last.get(key, scores), scores)
-            sums[key] = float(last[key].sum())
-        sums["rate"] = float(np.max(row["rate"]))
-        sums["skipped"] = int(np.sum(row["skipped"]))
-        rows.append(sums)
+    for epoch in range(max(map(len, histories))):
+        now = [history[min(epoch, len(history) - 1)] for history in histories]
+        held_out = [row["validation"] for row in now]
+        rows.append(
+            {
+                "epoch": epoch,
+                "rate": max(row["rate"] for row in now),
+                "train": sum(row["train"] for row in now),
+                "validation": None if None in held_out else sum(held_out),
+                "seconds": max(row["seconds"] for row in now),
+                "skipped": sum(row["skipped"] for row in now),
+            }
+        )
     return rows
-
-
-def _summed(on_epoch: Callable[[HistoryRow], None], D: int) -> Callable[[HistoryRow], None]:
-    """For a progress bar: sums over columns of the best candidate's last score."""
-    last: dict[str, Array] = {}
-
-    def on_row(row: HistoryRow) -> None:
-        for key in ("train", "validation"):
-            scores: Array = np.fmax.reduce(np.reshape(np.asarray(row[key], np.float64), (-1, D)))
-            last[key] = np.where(np.isnan(scores), last.get(key, scores), scores)
-        on_epoch(row | {key: float(scores.sum()) for key, scores in last.items()})
-
-    return on_row

@@ -1,12 +1,16 @@
 """FVBN: a separate mixture density network for each conditional, as a torch module."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
+from rnade.backends import networks as separate
 from rnade.backends import vectorised
+from rnade.backends.networks import Networks
 from rnade.backends.parameters import Activation, check_activation
 from rnade.checks import positive_int
 from rnade.families import AbstractFamily, Conditional, GaussianMixture
@@ -28,30 +32,24 @@ class ConditionalNetworks(AbstractTrainable):
     Parameters
     ----------
     order : Tensor of shape (M, D)
-        Which dimension comes first, second and so on, in each of M models.
-    n_hidden : sequence of M ints
-        Hidden units of each model's networks.
-    n_components : sequence of M ints
-        Components of each model's conditionals.
+        Which dimension comes first, second and so on, in each of M models: D networks each.
+    n_hidden : int
     family : AbstractFamily
-        The conditionals, with as many components as the largest model has.
+        The conditionals.
     activation : "relu" or "sigmoid"
     generator : torch.Generator
     weight_scale : float, optional
         Standard deviation of the starting weights.
     """
 
-    dimension: Tensor
+    own: Tensor
     seen: Tensor
-    units: Tensor
-    offset: Tensor
     log_floor: Tensor
 
     def __init__(
         self,
         order: Int[Tensor, "M D"],
-        n_hidden: Sequence[int],
-        n_components: Sequence[int],
+        n_hidden: int,
         family: AbstractFamily,
         *,
         activation: Activation,
@@ -60,48 +58,41 @@ class ConditionalNetworks(AbstractTrainable):
     ) -> None:
         M, D = order.shape
         super().__init__(D, M * D)
-        H, P = max(n_hidden), family.n_outputs
+        H, P = n_hidden, family.n_outputs
         self.family, self.activation = family, activation
 
         def draw(scale: float, *shape: int) -> nn.Parameter:
             return drawn(scale if weight_scale is None else weight_scale, shape, generator)
 
         self.W = draw(D**-0.5, M * D, D, H)
-        self.c = draw(1.0, M * D, 1, H)
+        self.c = draw(1.0, M * D, H)
         self.V = draw(0.01, M * D, H, P)
-        self.b = nn.Parameter(torch.zeros(M * D, 1, P))
-        self.register_buffer("dimension", torch.arange(D, device="cpu").repeat(M))
+        self.b = nn.Parameter(torch.zeros(M * D, P))
+        self.register_buffer("own", torch.arange(D, device="cpu").repeat(M))
         # Network d of a model sees the dimensions that come before d in the model's order.
         rank = order.argsort(1)
-        self.register_buffer("seen", (rank[:, None] < rank[:, :, None]).reshape(M * D, D, 1))
-        # Models with fewer units or components than the largest have the rest switched off.
-        units = torch.arange(H, device="cpu") < torch.tensor(n_hidden, device="cpu")[:, None]
-        self.register_buffer("units", units.repeat_interleave(D, 0)[:, None])
-        offset = torch.zeros(M, P, device="cpu")
-        for m, K in enumerate(n_components):
-            offset[m, K : family.n_components] = -torch.inf  # of the logits of the fractions
-        self.register_buffer("offset", offset.repeat_interleave(D, 0)[:, None])
-        self.register_buffer("log_floor", torch.full((M * D, 1), -torch.inf))
+        self.register_buffer("seen", (rank[:, None] < rank[:, :, None]).reshape(M * D, D))
+        self.register_buffer("log_floor", torch.full((M * D,), -torch.inf))
 
     def decayed(self) -> list[str]:
         """Weight decay touches the input-to-hidden weights only."""
         return ["W"]
 
-    def outputs(self, x: Float[Tensor, "MD B D"]) -> Float[Tensor, "MD B P"]:
-        """The numbers z from which each conditional is computed."""
-        a = torch.baddbmm(self.c, x, self.W * self.seen)
-        h = vectorised.activate(a, self.activation) * self.units
-        return torch.baddbmm(self.b + self.offset, h, self.V)
+    def signature(self) -> list[str]:
+        """What networks must have in common to stand side by side in a bank."""
+        return [str(self.family.settings()), self.activation, *super().signature()]
 
-    def log_prob(
-        self, x: Float[Tensor, "*rows B D"], *, scale_mean_gradient: bool = False
-    ) -> Float[Tensor, "MD B"]:
+    def tensors(self) -> Networks:
+        """The networks, as the backends take them."""
+        if self._has_floor is None:
+            self._has_floor = bool((self.log_floor > -torch.inf).any())
+        floor = self.log_floor if self._has_floor else None
+        return Networks(self.W, self.c, self.V, self.b, self.own, self.seen, floor)
+
+    def log_prob(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "MD B"]:
         """Log density of each network's own dimension, in nats."""
         x = x.expand(self.n_models, *x.shape[-2:])
-        own = x.gather(2, self.dimension[:, None, None].expand(-1, x.shape[1], 1))[..., 0]
-        return self.family.log_prob(
-            own, self.outputs(x), self.log_floor, scale_mean_gradient=scale_mean_gradient
-        )
+        return separate.log_prob(x, self.tensors(), self.family, self.activation)
 
     def weighted_log_likelihood(
         self,
@@ -111,7 +102,45 @@ class ConditionalNetworks(AbstractTrainable):
         scale_mean_gradient: bool = False,
     ) -> Float[Tensor, " MD"]:
         """Sum over rows of `weights` times `log_prob`: what training differentiates."""
-        return (self.log_prob(x, scale_mean_gradient=scale_mean_gradient) * weights).sum(1)
+        return separate.weighted_log_likelihood(
+            x.expand(self.n_models, *x.shape[-2:]),
+            weights,
+            self.tensors(),
+            self.family,
+            self.activation,
+            scale_mean_gradient=scale_mean_gradient,
+        )
+
+    def widened(self, n_hidden: int, n_components: int) -> "ConditionalNetworks":
+        """The same densities, with further units and components that do nothing."""
+        family: AbstractFamily = type(self.family)(n_components)  # type: ignore[call-arg]
+        K, P = self.family.n_components, family.n_outputs
+        # Columns of the components there are, among those of each part: fractions, means, scales.
+        parts = torch.arange(P, device=self.device).view(-1, n_components)[:, :K].flatten()
+        more = n_hidden - self.c.shape[-1]
+        other = self._like(self.n_models)
+        other.family = family
+        V = self.V.new_zeros(self.n_models, n_hidden, P)
+        V[:, : V.shape[1] - more, parts] = self.V.detach()
+        b = self.b.new_zeros(self.n_models, P)
+        b[:, K:n_components] = -torch.inf
+        b[:, parts] = self.b.detach()
+        other._put("W", F.pad(self.W.detach(), (0, more)))
+        other._put("c", F.pad(self.c.detach(), (0, more)))
+        other._put("V", V)
+        other._put("b", b)
+        return other
+
+    _has_floor: bool | None = None
+
+    def _like(self, n_models: int) -> "ConditionalNetworks":
+        other = super()._like(n_models)
+        other._has_floor = None
+        return other
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._has_floor = None
+        super()._load_from_state_dict(*args, **kwargs)
 
 
 class FVBNModule(AbstractDensity):
@@ -123,12 +152,10 @@ class FVBNModule(AbstractDensity):
     ----------
     n_dimensions : int
         D.
-    n_hidden : int or sequence of M ints
-        Hidden units of each network, or of each model's networks.
+    n_hidden : int
+        Hidden units of each network.
     family : AbstractFamily
         The conditionals, e.g. ``GaussianMixture(10)``.
-    n_components : sequence of M ints, optional
-        Components of each model's conditionals, at most those of the family.
     activation : "relu" or "sigmoid"
         Hidden units.
     order : None, "raster", "random" or a permutation of 0..D-1
@@ -150,10 +177,9 @@ class FVBNModule(AbstractDensity):
     def __init__(
         self,
         n_dimensions: int,
-        n_hidden: int | Sequence[int] = 50,
+        n_hidden: int = 50,
         family: AbstractFamily | None = None,
         *,
-        n_components: Sequence[int] | None = None,
         activation: str = "relu",
         order: Order = None,
         n_models: int = 1,
@@ -163,14 +189,12 @@ class FVBNModule(AbstractDensity):
         super().__init__(n_dimensions, n_models)
         generator = fresh_generator() if generator is None else generator
         self.family = GaussianMixture(10) if family is None else family
-        M, K = self.n_models, self.family.n_components
-        hidden = list(n_hidden) if isinstance(n_hidden, Sequence) else [n_hidden] * M
-        components = [K] * M if n_components is None else list(n_components)
-        self.register_buffer("order", make_order(order, M, self.n_dimensions, generator))
+        self.register_buffer(
+            "order", make_order(order, self.n_models, self.n_dimensions, generator)
+        )
         self.networks = ConditionalNetworks(
             self.order,
-            [positive_int(H, "n_hidden") for H in hidden],
-            [positive_int(k, "n_components") for k in components],
+            positive_int(n_hidden, "n_hidden"),
             self.family,
             activation=check_activation(activation),
             generator=generator,
@@ -183,13 +207,26 @@ class FVBNModule(AbstractDensity):
         at = [m % self.n_models * self.n_dimensions for m in wanted]
         return self._of([m + d for m in at for d in range(self.n_dimensions)], wanted)
 
-    def pick(self, models: Sequence[int]) -> "FVBNModule":
-        """One model made of a bank: for each dimension, the network of the model named.
+    @staticmethod
+    def of(networks: Sequence[ConditionalNetworks], order: Int[Tensor, " D"]) -> "FVBNModule":
+        """One model from the networks of its dimensions, which may differ in size.
 
-        The models of the bank must have one order.
+        Parameters
+        ----------
+        networks : sequence of D ConditionalNetworks
+            Of one network each, that of dimension 0 first.
+        order : Tensor of shape (D,)
+            The order that they were made for.
         """
-        D = self.n_dimensions
-        return self._of([m * D + d for d, m in enumerate(models)], [0])
+        H = max(n.c.shape[-1] for n in networks)
+        K = max(n.family.n_components for n in networks)
+        bank = AbstractTrainable.stack([n.widened(H, K) for n in networks])
+        model = FVBNModule(
+            len(networks), H, bank.family, activation=bank.activation, order=order.cpu()
+        )
+        model._modules = {"networks": bank}
+        model._buffers["order"] = model.order.to(bank.device)
+        return model
 
     def _like(self, n_models: int) -> "FVBNModule":
         other = super()._like(n_models)
@@ -211,19 +248,14 @@ class FVBNModule(AbstractDensity):
     @torch.no_grad()
     def start_from(self, rows: Float[Tensor, "N D"], *, spread: str = "quantile") -> None:
         """Set the output biases so that the untrained model resembles each column of `rows`."""
-        networks, K = self.networks, self.family.n_components
-        b = networks.b.view(self.n_models, self.n_dimensions, -1)
-        used = networks.offset[:: self.n_dimensions, 0, :K] > -torch.inf
-        for m, k in enumerate(used.sum(1).tolist()):
-            family = type(self.family)(k)  # type: ignore[call-arg]
-            start = family.starting_biases(rows.to(self.device, self.dtype), spread=spread)
-            for part in range(self.family.n_outputs // K):
-                b[m, :, part * K : part * K + k] = start[:, part * k : (part + 1) * k]
+        start = self.family.starting_biases(rows.to(self.device, self.dtype), spread=spread)
+        self.networks.b.copy_(start.repeat(self.n_models, 1))
 
     def set_floor(self, floor: Float[Tensor, " D"]) -> None:
         """Set the smallest scale of each dimension's components (0 for no floor)."""
         log_floor = self.networks.log_floor
-        log_floor.copy_(floor.to(log_floor).log().repeat(self.n_models)[:, None])
+        log_floor.copy_(floor.to(log_floor).log().repeat(self.n_models))
+        self.networks._has_floor = None
 
     def log_conditionals(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B D"]:
         """The D terms log p(x_d | x_<d) of each row, in nats; they sum to `log_prob`.
@@ -265,8 +297,8 @@ class FVBNModule(AbstractDensity):
         n, order = self.networks, self.order[model]
         at = model * self.n_dimensions + int(order[position])
         a = n.c[at] + x_before @ n.W[at, order[:position]]
-        h = vectorised.activate(a, n.activation) * n.units[at]
-        return Conditional(self.family, h @ n.V[at] + n.b[at] + n.offset[at], n.log_floor[at])
+        h = vectorised.activate(a, n.activation)
+        return Conditional(self.family, h @ n.V[at] + n.b[at], n.log_floor[at])
 
     def _log_conditionals(self, x: Tensor) -> Tensor:
         M, B, D = x.shape

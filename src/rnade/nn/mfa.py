@@ -71,7 +71,9 @@ class MixtureOfFactorAnalyzersModule(AbstractGaussianMixture):
         scaled = self.Lambda * (-self.log_psi).exp()[..., None]  # Psi^-1 Lambda
         eye = torch.eye(self.n_factors, dtype=scaled.dtype, device=scaled.device)
         R = torch.linalg.cholesky(eye + self.Lambda.mT @ scaled)
-        covariance = torch.cholesky_inverse(R)
+        # Not by cholesky_inverse, which on a GPU takes one matrix after the other.
+        inverse = torch.linalg.solve_triangular(R, eye.expand_as(R), upper=False)
+        covariance = inverse.mT @ inverse
         log_precision = 2 * R.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return Posterior(covariance @ scaled.mT, covariance, log_precision)
 
@@ -109,22 +111,29 @@ class MixtureOfFactorAnalyzersModule(AbstractGaussianMixture):
         mu: Float[Tensor, "M K D"],
         covariance: Float[Tensor, "M K D D"],
     ) -> None:
-        """Take these components, their covariances approximated by the q largest factors.
-
-        Of the correlation matrix, so that columns of small variance count as others do.
-        """
-        q = self.n_factors
-        variance = covariance.diagonal(dim1=-2, dim2=-1)
-        deviation = variance.sqrt()
-        correlation = covariance / deviation[..., None] / deviation[..., None, :]
-        values, vectors = torch.linalg.eigh(correlation)
-        # With q = D any noise below the smallest eigenvalue makes the approximation exact.
-        rest = values[..., :-q].mean(-1) if q < self.n_dimensions else values[..., 0] / 2
-        strength = (values[..., -q:] - rest[..., None]).clamp_min(0).sqrt()
-        factors = vectors[..., -q:] * strength[..., None, :]
-        # Not below the rounding error of the difference.
-        noise = (1 - factors.square().sum(-1)).clamp_min(torch.finfo(factors.dtype).eps)
+        """Take these components, their covariances approximated by the q largest factors."""
+        Lambda, psi = factors_of(covariance, self.n_factors)
         self.log_alpha.copy_(alpha.log())
         self.mu.copy_(mu)
-        self.Lambda.copy_(factors * deviation[..., None])
-        self.log_psi.copy_((noise * variance).log())
+        self.Lambda.copy_(Lambda)
+        self.log_psi.copy_(psi.log())
+
+
+def factors_of(
+    covariance: Float[Tensor, "*components D D"], q: int
+) -> tuple[Float[Tensor, "*components D q"], Float[Tensor, "*components D"]]:
+    """Loadings of the q largest factors of covariances, and the noise that is left.
+
+    Of the correlation matrix, so that columns of small variance count as others do.
+    """
+    variance = covariance.diagonal(dim1=-2, dim2=-1)
+    deviation = variance.sqrt()
+    correlation = covariance / deviation[..., None] / deviation[..., None, :]
+    values, vectors = torch.linalg.eigh(correlation)
+    # With q = D any noise below the smallest eigenvalue makes the approximation exact.
+    rest = values[..., :-q].mean(-1) if q < covariance.shape[-1] else values[..., 0] / 2
+    strength = (values[..., -q:] - rest[..., None]).clamp_min(0).sqrt()
+    factors = vectors[..., -q:] * strength[..., None, :]
+    # Not below the rounding error of the difference.
+    noise = (1 - factors.square().sum(-1)).clamp_min(torch.finfo(factors.dtype).eps)
+    return factors * deviation[..., None], noise * variance

@@ -14,6 +14,8 @@ EXPERIMENTS = {
     "figure1": "rnade.reproduce.figure1",
     "figure3": "rnade.reproduce.figure3",
     "table3": "rnade.reproduce.table3",
+    "table1-dequantised": "rnade.reproduce.table1_dequantised",
+    "table1-variants": "rnade.reproduce.table1_variants",
 }
 
 

@@ -3,7 +3,7 @@
 from rnade.training.bank import Bank, Member, RowSet, Trained
 from rnade.training.em import PAPER_EM, EMSettings, fit_mixture
 from rnade.training.minibatches import AbstractMinibatches, FreshRows, RowSource
-from rnade.training.recipe import MODERN, PAPER, Recipe, make_recipe
+from rnade.training.recipe import MODERN, PAPER, PAPER_GRID, Recipe, make_recipe
 from rnade.training.run import HistoryRow
 from rnade.training.sgd import Outcome, diverged_error, train
 
@@ -11,6 +11,7 @@ __all__ = [
     "MODERN",
     "PAPER",
     "PAPER_EM",
+    "PAPER_GRID",
     "AbstractMinibatches",
     "Bank",
     "EMSettings",

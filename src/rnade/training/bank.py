@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -26,6 +27,8 @@ from rnade.training.sgd import N_MONITORED, advance
 # Copies of the parameters that a run holds: the weights, their gradients, what the optimiser
 # remembers (two), the running average, the best so far, and two for what is made on the way.
 PARAMETER_COPIES = 8
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +61,13 @@ class RowSet:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One model to be trained.
+    """One model to be trained, or several that share rows and recipe.
 
     Attributes
     ----------
     module : AbstractTrainable
-        One model with its starting weights, which are left as they are.
+        One model with its starting weights, which are left as they are; or a bank of them, such
+        as the networks of all columns, each of which stops and keeps its best weights alone.
     recipe : Recipe
     rows : RowSet
     target : float, optional
@@ -165,8 +169,8 @@ class Bank:
         """Learning rate of the best member in its last update."""
         scores = self.best_scores()
         best = scores.index(max(scores))
-        part = next(part for part in self._parts if best in part.at)
-        return part.run.rate_of(part.at.index(best))
+        part = next(part for part in self._parts if best in part.first)
+        return part.run.rate_of(part.first[best])
 
     def advance(
         self,
@@ -211,37 +215,72 @@ class Bank:
 
     def stop(self, members: Sequence[int]) -> None:
         """Stop some members where they are; they keep their best weights."""
-        wanted = set(members)
         for part in self._parts:
-            part.run.stop([i for i, m in enumerate(part.at) if m in wanted])
+            part.run.stop(
+                [
+                    part.first[m] + model
+                    for m in members
+                    if m in part.first
+                    for model in range(self.members[m].module.n_models)
+                ]
+            )
 
     def best_scores(self) -> list[float]:
-        """Best validation score of each member so far."""
+        """Best validation score of each member so far: of several models, their sum."""
         scores = [float("-inf")] * len(self.members)
         for part in self._parts:
-            for m, score in zip(part.at, part.run.best_score.tolist(), strict=True):
+            for m, score in zip(part.at, part.sums(part.run.best_score).tolist(), strict=True):
                 scores[m] = score
         return scores
 
-    def results(self) -> list[Trained]:
-        """Each member with the weights kept for it."""
-        found: dict[int, Trained] = {}
+    def scores_of_models(self) -> list[Tensor]:
+        """Best validation score of each model of each member so far, each of shape (n_models,)."""
+        scores: dict[int, Tensor] = {}
+        for part in self._parts:
+            own = torch.split(part.run.best_score, part.sizes)
+            scores.update(zip(part.at, own, strict=True))
+        return [scores[m] for m in range(len(self.members))]
+
+    def best_of_each_model(self, members: Sequence[int]) -> list[tuple[int, int]]:
+        """For each model of some members, which have as many, the member in which it scores best.
+
+        Gives pairs of member and model, as `results` takes them.
+        """
+        scores = self.scores_of_models()
+        best = torch.stack([scores[m] for m in members]).argmax(0)
+        return [(members[i], model) for model, i in enumerate(best.tolist())]
+
+    def results(self, wanted: Sequence[tuple[int, int]] | None = None) -> list[Trained]:
+        """Each member with the weights kept for it.
+
+        Parameters
+        ----------
+        wanted : sequence of (member, model), optional
+            The models to give; by default the first of each member, which has no others.
+        """
+        wanted = [(m, 0) for m in range(len(self.members))] if wanted is None else list(wanted)
+        found: dict[tuple[int, int], Trained] = {}
         for part in self._parts:
             run = part.run
             run.finish()
+            here = [pair for pair in wanted if pair[0] in part.first]
+            if not here:
+                continue
+            at = [part.first[m] + model for m, model in here]
+            module = run.module if at == list(range(run.module.n_models)) else run.module[at]
             with one_torch_thread():
-                train = mean_log_likelihoods(run.module, part.everything, run.source_of).tolist()
-            histories = run.histories(range(len(part.at)))
-            for i, m in enumerate(part.at):
-                found[m] = Trained(
-                    run.module[i],
+                train = mean_log_likelihoods(module, part.everything, run.source_of[at])
+            histories = run.histories(at)
+            for i, (pair, place) in enumerate(zip(here, at, strict=True)):
+                found[pair] = Trained(
+                    module[i],
                     histories[i],
-                    int(run.best_epoch[i]),
-                    float(run.best_score[i]),
-                    train[i],
-                    run.diverged.get(i),
+                    int(run.best_epoch[place]),
+                    float(run.best_score[place]),
+                    float(train[i]),
+                    run.diverged.get(place),
                 )
-        return [found[m] for m in range(len(self.members))]
+        return [found[pair] for pair in wanted]
 
 
 class _Part:
@@ -251,7 +290,11 @@ class _Part:
         self.at, self.name = list(at), name
         self.checkpoint: Checkpoint | None = None  # made before the run begins
         mine = [members[m] for m in at]
+        self.sizes = [member.module.n_models for member in mine]
+        # Where in the run each member's models begin.
+        self.first = dict(zip(at, itertools.accumulate(self.sizes, initial=0), strict=False))
         sets = list({id(member.rows): member.rows for member in mine}.values())
+        place = {id(rows): i for i, rows in enumerate(sets)}
         self.everything = ScoredRows.stack([s.x for s in sets], [s.weights for s in sets])
         module = AbstractTrainable.stack([member.module for member in mine])
         has_target = mine[0].target is not None
@@ -271,8 +314,8 @@ class _Part:
                 )
                 for s in sets
             ],
-            [next(i for i, s in enumerate(sets) if s is member.rows) for member in mine],
-            [member.recipe for member in mine],
+            self._each([place[id(member.rows)] for member in mine]),
+            self._each([member.recipe for member in mine]),
             n_rows=len(sets[0].x),
             training=self.everything if has_target else monitored,
             validation=(
@@ -281,11 +324,20 @@ class _Part:
                 else None
             ),
             targets=(
-                torch.tensor([member.target for member in mine], dtype=torch.float64)
+                torch.tensor(self._each([m.target for m in mine]), dtype=torch.float64)
                 if has_target
                 else None
             ),
         )
+
+    def _each(self, values: Sequence[V]) -> list[V]:
+        """Give every model what its member has."""
+        return [v for v, n in zip(values, self.sizes, strict=True) for _ in range(n)]
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Sum over each member's models."""
+        owner = torch.as_tensor(self._each(range(len(self.at))))
+        return values.new_zeros(len(self.at)).index_add_(0, owner, values)
 
     def halves(self) -> list[tuple[list[int], str]]:
         """Places and names of two parts that are this one together."""
@@ -313,7 +365,7 @@ def _grouped(members: Sequence[Member]) -> list[list[int]]:
 
 def _split(group: Sequence[int], members: Sequence[Member], memory: int) -> list[list[int]]:
     """Cut a group into pieces that fit the memory, of nearly equal sizes."""
-    module = members[group[0]].module
+    module = max((members[m].module for m in group), key=lambda module: module.n_models)
     one = PARAMETER_COPIES * sum(p.numel() * p.element_size() for p in module.parameters())
     most = max(1, memory // max(one, 1))
     n_pieces = -(-len(group) // most)

@@ -113,6 +113,13 @@ PAPER = Recipe(
 )
 """The paper's section 4.1 (low-dimensional data). Its section 4.2 adds momentum 0.9."""
 
+PAPER_GRID: dict[str, list[Any]] = {
+    "n_components": [2, 5, 10, 20],
+    "learning_rate": [0.1, 0.05, 0.025, 0.0125],
+    "weight_decay": [2.0, 1.0, 0.1, 0.01, 0.001, 0.0],
+}
+"""What section 4.1 chooses from, by validation: 96 settings."""
+
 MODERN = Recipe()
 """The estimators' default."""
 

@@ -1,0 +1,201 @@
+"""Writes the stored records of Table 1 into docs/explanation/table1.md.
+
+python -m benchmarks.table1_page
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rnade.reproduce import get_experiment
+from rnade.reproduce.experiment import Choice
+from rnade.reproduce.layout import to_markdown
+from rnade.reproduce.runner import Record, RecordFile
+from rnade.reproduce.statistics import best_group, over_folds, paired_p_value
+from rnade.reproduce.table1_variants import VARIANTS
+from rnade.reproduce.targets import targets
+from rnade.reproduce.uci_columns import COLUMNS
+from rnade.reproduce.uci_table import SET_LABELS, scores_by_model
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "explanation" / "table1.md"
+PAPERS_OWN = ("gaussian", "mfa", "fvbn", "rnade-mog", "rnade-mol")
+MIXTURES = ("gaussian", "mfa")
+AUTOREGRESSIVE = ("fvbn", "rnade-mog", "rnade-mol")
+OURS = ("rnade-default", "rnade-ensemble")
+PEERS = ("gaussian-mixture", "kernel-density", "zuko-nsf", "zuko-maf")
+LABELS = {name: column.label for name, column in COLUMNS.items()}
+
+
+def records_of(name: str) -> dict[str, Record]:
+    """Give the stored records of an experiment's own jobs."""
+    jobs = {job.identity for group in get_experiment(name).plan(Choice()) for job in group}
+    stored = RecordFile(ROOT / "results" / name / "records.jsonl").read()
+    return {identity: record for identity, record in stored.items() if identity in jobs}
+
+
+def whole_table(name: str) -> str:
+    """Lay out an experiment's table, without its title."""
+    (table,) = get_experiment(name).tables(Choice(), records_of(name))
+    return to_markdown(table).split("\n", 2)[2]
+
+
+def means(dataset: str) -> dict[str, float]:
+    """Mean over folds of each model that has records."""
+    return {m: float(s.mean()) for m, s in scores_by_model(records_of("table1"), dataset).items()}
+
+
+def reached() -> str:
+    """Say for each of the paper's figures whether ours is at least that, less a standard error."""
+    published = targets("table1")["figures"]
+    lines = ["| model | " + " | ".join(SET_LABELS.values()) + " |", "| --- |" + " --- |" * 5]
+    for model in PAPERS_OWN:
+        cells = []
+        for dataset in SET_LABELS:
+            scores = scores_by_model(records_of("table1"), dataset)
+            if model not in scores:
+                cells.append("not run")
+                continue
+            mean, goal = over_folds(scores[model]), published[dataset][LABELS[model]]
+            error = mean.standard_error
+            gap = mean.mean - goal
+            word = "reached" if gap >= -error else f"missed by {-gap:.2f}"
+            cells.append(word if gap < error else f"above by {gap:.2f}")
+        lines.append(f"| {LABELS[model]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def findings() -> str:
+    """Put the paper's findings to its own test, among its own models; then ours and others'."""
+    lines = []
+    for dataset, label in SET_LABELS.items():
+        scores = scores_by_model(records_of("table1"), dataset)
+        own = {m: s for m, s in scores.items() if m in PAPERS_OWN}
+        group = best_group(own)
+        bold = ", ".join(LABELS[m] for m in PAPERS_OWN if m in group)
+        inside = "in" if "rnade-mog" in group else "**not in**"
+        lines.append(
+            f"- **{label}.** Best group of the paper's models: {bold}; RNADE-MoG is {inside} it."
+        )
+        mixture, neural = (_best(own, names) for names in (MIXTURES, AUTOREGRESSIVE))
+        p = paired_p_value(own[neural], own[mixture])
+        better = own[neural].mean() > own[mixture].mean()
+        verb = "beats" if better and p < 0.05 else "does **not** significantly beat"
+        lines.append(
+            f"  The best autoregressive model ({LABELS[neural]}) {verb} the best mixture"
+            f" ({LABELS[mixture]}): p = {p:.2g}."
+        )
+        lines.append("  " + _against_all(dataset, {m: float(s.mean()) for m, s in scores.items()}))
+    return "\n".join(lines)
+
+
+def _against_all(dataset: str, ours: Mapping[str, float]) -> str:
+    """Compare our best row with every row of the paper, every peer, and later ensembles."""
+    best = _best(ours, OURS)
+    rivals = {f"the paper's {m}": v for m, v in targets("table1")["figures"][dataset].items()}
+    rivals |= {LABELS[m]: ours[m] for m in PEERS if m in ours}
+    later = targets("table1-later")["figures"].get(dataset, {})
+    rivals |= {f"{m} (2014)": v for m, v in later.items()}
+    above = {name: v for name, v in rivals.items() if v >= ours[best]}
+    start = f"Our best row, {LABELS[best]} ({ours[best]:.2f}), "
+    if not above:
+        second = max(rivals, key=lambda name: rivals[name])
+        return f"{start}is above all others, of which the best is {second} ({rivals[second]:.2f})."
+    return f"{start}is **below** {', '.join(f'{n} ({v:.2f})' for n, v in above.items())}."
+
+
+def _best(scores: Mapping[str, object], names: Sequence[str]) -> str:
+    return max((m for m in names if m in scores), key=lambda m: float(np.mean(scores[m])))
+
+
+def variants() -> str:
+    """Variants by data sets: the paper's rule, and how far any rule could get."""
+    records = list(records_of("table1-variants").values())
+    sets = [d for d in SET_LABELS if any(r["job"]["dataset"] == d for r in records)]
+    head = "| changed | " + " | ".join(f"{SET_LABELS[d]} | best of grid" for d in sets) + " |"
+    paper = targets("table1")["figures"]
+    lines = [head, "| --- |" + " ---: | ---: |" * len(sets)]
+    row = " | ".join(f"{paper[d]['RNADE-MoG']:.2f} |" for d in sets)
+    lines.append(f"| *the paper's RNADE-MoG* | {row} |")
+    for name, variant in VARIANTS.items():
+        cells = []
+        for dataset in sets:
+            found = [r["result"]["rules"] for r in _of(records, dataset, name)]
+            for rule in ("paper", "best_by_test"):
+                mean = over_folds(np.array([rules[rule] for rules in found])) if found else None
+                cells.append(
+                    "" if mean is None else f"{mean.mean:.2f} ± {mean.standard_error:.2f}"
+                )
+        if any(cells):
+            lines.append(f"| {variant.label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def few_rows() -> str:
+    """Show how far a few rows make the means."""
+    records = list(records_of("table1").values())
+    lines = [
+        "| data set | model | mean | median row | without each fold's worst row | worst row |"
+    ]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+    for dataset, label in SET_LABELS.items():
+        for model in ("rnade-mog", "rnade-mol", "rnade-default", "rnade-ensemble"):
+            found = [r["result"] for r in _of(records, dataset, model) if "median" in r["result"]]
+            if not found:
+                continue
+            facts = [
+                float(np.mean([result[name] for result in found]))
+                for name in ("test", "median", "without_worst")
+            ]
+            worst = min(result["worst"][0] for result in found)
+            numbers = " | ".join(f"{v:.2f}" for v in [*facts, worst])
+            lines.append(f"| {label} | {LABELS[model]} | {numbers} |")
+    return "\n".join(lines)
+
+
+def times() -> str:
+    """Seconds of each column by data set, and on what."""
+    records = list(records_of("table1").values())
+    lines = ["| model | " + " | ".join(SET_LABELS.values()) + " | on |", "| --- |" + " ---: |" * 6]
+    for model, label in LABELS.items():
+        seconds = [sum(r["seconds"] for r in _of(records, d, model)) for d in SET_LABELS]
+        where = {_hardware(r) for d in SET_LABELS for r in _of(records, d, model)}
+        cells = " | ".join(f"{s:.1f}" if s else "" for s in seconds)
+        lines.append(f"| {label} | {cells} | {'; '.join(sorted(where))} |")
+    return "\n".join(lines)
+
+
+def _of(records: Sequence[Record], dataset: str, model: str) -> list[Record]:
+    wanted = {"dataset": dataset, "model": model}
+    return [r for r in records if wanted.items() <= r["job"].items()]
+
+
+def _hardware(record: Record) -> str:
+    hardware = record["hardware"]
+    return str(hardware["gpu"] or f"{hardware['cores']} cores")
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "table1": lambda: whole_table("table1"),
+    "reached": reached,
+    "findings": findings,
+    "dequantised": lambda: whole_table("table1-dequantised"),
+    "variants": variants,
+    "rows": few_rows,
+    "times": times,
+}
+
+
+def with_blocks(page: str) -> str:
+    """Write what the records say between the page's marks."""
+    for name, make in BLOCKS.items():
+        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
+        text = make().rstrip("\n")
+        page = place.sub(lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page)
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_blocks(PAGE.read_text()))

@@ -1,0 +1,189 @@
+"""Density estimators of other libraries on the folds of Table 1.
+
+Each fold's settings are chosen by the validation rows; the chosen ones are fitted again to all
+training rows. Fits are small, so they run side by side, one process and one thread each.
+"""
+
+import itertools
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rnade.families.base import Array
+from rnade.reproduce.uci_folds import Fitted, FoldRows
+
+Settings = dict[str, Any]
+
+
+def _all_of(**choices: Sequence[Any]) -> list[Settings]:
+    return [
+        dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())
+    ]
+
+
+MIXTURES = _all_of(
+    n_components=(1, 2, 3, 5, 8, 12, 20, 30),
+    covariance_type=("full", "diag"),
+    reg_covar=(1e-6, 1e-4, 1e-2),
+)
+KERNELS = _all_of(
+    bandwidth=[round(float(b), 4) for b in np.geomspace(0.03, 1.5, 18)],
+    kernel=("gaussian", "exponential"),
+)
+FLOWS = _all_of(transforms=(3,), learning_rate=(1e-3, 5e-3))
+# Of flows: two hidden layers, rows in a minibatch, epochs at most, and epochs without a better
+# validation score after which training stops.
+HIDDEN, BATCH, EPOCHS, PATIENCE = (64, 64), 256, 100, 10
+
+
+class Trial(NamedTuple):
+    """One setting fitted to the training rows of a fold.
+
+    Attributes
+    ----------
+    validation : float
+    epochs : int
+        Of the best validation score; 0 where there is no such thing.
+    """
+
+    validation: float
+    epochs: int = 0
+
+
+# Fits a setting to rows and scores others. With epochs of 0 a flow stops early by the others.
+FitOne = Callable[[Settings, Array, Array, int], tuple[Array, int]]
+
+
+def fit_peer(
+    fit_one: FitOne,
+    settings: Sequence[Settings],
+    folds: Sequence[FoldRows],
+    device: torch.device,
+    quick: bool,
+) -> Iterator[Fitted]:
+    """Choose settings by validation rows in every fold, and fit them to all training rows."""
+    tried = settings[:: max(1, len(settings) // 2)] if quick else settings
+    side_by_side = map if quick else _workers().map
+    trials = list(
+        side_by_side(
+            partial(_trial, fit_one),
+            [each for _ in folds for each in tried],
+            [fold for fold in folds for _ in tried],
+        )
+    )
+    by_fold = [trials[i : i + len(tried)] for i in range(0, len(trials), len(tried))]
+    best = [max(range(len(tried)), key=lambda i: found[i].validation) for found in by_fold]
+    chosen = [found[i] for i, found in zip(best, by_fold, strict=True)]
+    finals = side_by_side(
+        partial(_final, fit_one),
+        [tried[i] for i in best],
+        folds,
+        [trial.epochs for trial in chosen],
+    )
+    for i, trial, scores in zip(best, chosen, finals, strict=True):
+        yield Fitted(
+            scores,
+            {
+                "chosen": tried[i],
+                "validation": trial.validation,
+                "epochs": trial.epochs,
+                "n_settings": len(tried),
+            },
+        )
+
+
+@cache
+def _workers() -> ProcessPoolExecutor:
+    """Processes for all columns and data sets: to start them takes longer than many a fit."""
+    # A fresh interpreter each: torch and its threads do not survive a fork.
+    return ProcessPoolExecutor(
+        mp_context=get_context("spawn"), initializer=_one_thread, max_workers=n_cores()
+    )
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _one_thread() -> None:
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)
+    torch.set_num_threads(1)
+
+
+def _trial(fit_one: FitOne, settings: Settings, fold: FoldRows) -> Trial:
+    scores, epochs = fit_one(settings, fold.train, fold.validation, 0)
+    mean = float(scores.mean())
+    return Trial(mean if np.isfinite(mean) else -np.inf, epochs)
+
+
+def _final(fit_one: FitOne, settings: Settings, fold: FoldRows, epochs: int) -> Array:
+    return fit_one(settings, fold.all_training, fold.test, epochs)[0]
+
+
+def fit_mixture(settings: Settings, train: Array, scored: Array, epochs: int) -> tuple[Array, int]:
+    """GaussianMixture of scikit-learn."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = GaussianMixture(**settings, random_state=0).fit(train)
+    return np.asarray(model.score_samples(scored)), 0
+
+
+def fit_kernels(settings: Settings, train: Array, scored: Array, epochs: int) -> tuple[Array, int]:
+    """KernelDensity of scikit-learn."""
+    from sklearn.neighbors import KernelDensity
+
+    return np.asarray(KernelDensity(**settings).fit(train).score_samples(scored)), 0
+
+
+def fit_flow(
+    kind: str, settings: Settings, train: Array, scored: Array, epochs: int
+) -> tuple[Array, int]:
+    """NSF or MAF of zuko by Adam.
+
+    Without a number of epochs, training stops early by the scored rows, whose scores are those of
+    the best epoch.
+    """
+    import zuko
+
+    x, y = (torch.as_tensor(rows, dtype=torch.float32) for rows in (train, scored))
+    with torch.random.fork_rng(devices=[]):  # zuko draws starting weights from the global state
+        torch.manual_seed(0)
+        flow = getattr(zuko.flows, kind)(
+            x.shape[1], transforms=settings["transforms"], hidden_features=HIDDEN
+        )
+    rows = torch.Generator().manual_seed(0)
+    optimiser = torch.optim.Adam(flow.parameters(), lr=settings["learning_rate"])
+    best, best_mean, best_epoch = np.full(len(y), -np.inf), -np.inf, 0
+    for epoch in range(1, (epochs or EPOCHS) + 1):
+        for batch in torch.split(torch.randperm(len(x), generator=rows), BATCH):
+            loss = -flow().log_prob(x[batch]).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(flow.parameters(), 10.0)
+            if torch.isfinite(loss):
+                optimiser.step()
+        if epochs and epoch < epochs:
+            continue
+        with torch.no_grad():
+            scores = np.asarray(flow().log_prob(y).double().numpy())
+        mean = float(scores.mean())
+        if epochs or mean > best_mean:
+            best, best_mean, best_epoch = scores, mean, epoch
+        elif epoch - best_epoch >= PATIENCE:
+            break
+    return best, best_epoch

@@ -1,0 +1,58 @@
+"""The columns of Table 1."""
+
+import dataclasses
+from functools import partial
+
+from rnade.reproduce import peers, uci_fvbn, uci_mfa
+from rnade.reproduce.ensembles import SETTINGS as ENSEMBLE_SETTINGS
+from rnade.reproduce.ensembles import fit_ensembles
+from rnade.reproduce.paper_protocol import COMPONENTS, DECAYS, N_HIDDEN, RATES, fit_paper
+from rnade.reproduce.uci_folds import Column
+from rnade.reproduce.uci_models import fit_default, fit_gaussian
+from rnade.training import PAPER
+
+_PAPER_SETTINGS = {
+    "components": list(COMPONENTS),
+    "rates": list(RATES),
+    "decays": list(DECAYS),
+    "n_hidden": N_HIDDEN,
+    "recipe": dataclasses.asdict(PAPER),
+}
+
+
+def _flow(kind: str) -> Column:
+    return Column(
+        f"zuko {kind}",
+        partial(peers.fit_peer, partial(peers.fit_flow, kind), peers.FLOWS),
+        {
+            "grid": peers.FLOWS,
+            "hidden": list(peers.HIDDEN),
+            "batch_size": peers.BATCH,
+            "epochs": peers.EPOCHS,
+            "patience": peers.PATIENCE,
+        },
+        needs="zuko",
+    )
+
+
+COLUMNS = {
+    "gaussian": Column("Gaussian", fit_gaussian, {}),
+    "mfa": Column("MFA", uci_mfa.fit_mfa, uci_mfa.SETTINGS),
+    "fvbn": Column("FVBN", uci_fvbn.fit_fvbn, uci_fvbn.SETTINGS),
+    "rnade-mog": Column("RNADE-MoG", partial(fit_paper, "gaussian"), _PAPER_SETTINGS),
+    "rnade-mol": Column("RNADE-MoL", partial(fit_paper, "laplace"), _PAPER_SETTINGS),
+    "rnade-default": Column("RNADE(), our default", fit_default, {}),
+    "rnade-ensemble": Column("RNADE, ensemble", fit_ensembles, ENSEMBLE_SETTINGS),
+    "gaussian-mixture": Column(
+        "scikit-learn GaussianMixture",
+        partial(peers.fit_peer, peers.fit_mixture, peers.MIXTURES),
+        {"grid": peers.MIXTURES},
+    ),
+    "kernel-density": Column(
+        "scikit-learn KernelDensity",
+        partial(peers.fit_peer, peers.fit_kernels, peers.KERNELS),
+        {"grid": peers.KERNELS},
+    ),
+    "zuko-nsf": _flow("NSF"),
+    "zuko-maf": _flow("MAF"),
+}

@@ -1,0 +1,67 @@
+"""What the columns of Table 1 are given and give back: rows of folds, and scored test rows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from rnade.data import Fold, UciSet
+from rnade.families.base import Array
+
+
+@dataclass(frozen=True)
+class FoldRows:
+    """Rows of one fold, standardised by the mean and deviation of all its training rows."""
+
+    number: int
+    train: Array
+    validation: Array
+    test: Array
+
+    @staticmethod
+    def of(table: UciSet, fold: Fold, number: int) -> "FoldRows":
+        """Standardise the rows of a fold."""
+        everything = table.X[fold.all_training]
+        mean, scale = everything.mean(0), everything.std(0)
+        parts = ((table.X[at] - mean) / scale for at in (fold.train, fold.validation, fold.test))
+        return FoldRows(number, *parts)
+
+    @property
+    def all_training(self) -> Array:
+        """Training and validation rows."""
+        return np.concatenate([self.train, self.validation])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Log densities of a fold's test rows, and what else is worth recording."""
+
+    scores: Array
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+# Fits all folds, in a small version if the last argument says so; gives them in their order.
+Fit = Callable[[Sequence[FoldRows], torch.device, bool], Iterator[Fitted]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table.
+
+    Attributes
+    ----------
+    label : str
+        As the paper has it, if it does.
+    fit : callable
+    settings : dict
+        What the results depend on, for the record.
+    needs : str or None
+        A package beyond rnade's own that it cannot do without.
+    """
+
+    label: str
+    fit: Fit
+    settings: dict[str, Any]
+    needs: str | None = None

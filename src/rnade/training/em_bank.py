@@ -1,0 +1,359 @@
+r"""EM for mixtures of factor analysers of many sizes, on several sets of rows, as one program.
+
+All components of all sizes stand side by side: with C components in each of R sets, one product
+gives all densities :math:`N(x; \mu_c, \Lambda_c\Lambda_c^\top + \Psi_c)`, and one all weighted
+second moments. Only the responsibilities are normalised mixture by mixture. Fewer factors are
+factors whose loadings are 0, which EM leaves at 0.
+
+The maximisation step needs no sums over factors: the factors are linear in the rows, so that each
+component's weighted mean and covariance tell all. That costs O(D^2) for each row and component
+whatever the number of factors: right for tables of few columns and a search over sizes, which
+`em_steps`, in O(D q), is not made for.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from rnade.nn.mfa import MixtureOfFactorAnalyzersModule, factors_of
+from rnade.nn.mixture import BLOCK, log_joint_of_factors
+from rnade.training.bank import RowSet
+from rnade.training.em import EMSettings
+from rnade.training.em_steps import DEAD_ROWS
+from rnade.training.nested_starts import nested_starts, symmetric, upper_pairs
+from rnade.training.scoring import ScoredRows
+
+# Numbers in the largest array that a step makes, by device.
+CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**28}
+
+
+class Size(NamedTuple):
+    """Of a mixture: components K and factors q."""
+
+    n_components: int
+    n_factors: int
+
+
+class Components(NamedTuple):
+    """Parameters of C components in each of R sets."""
+
+    alpha: Float[Tensor, "R C"]
+    mu: Float[Tensor, "R C D"]
+    Lambda: Float[Tensor, "R C D q"]
+    psi: Float[Tensor, "R C D"]
+
+    def where(self, chosen: Tensor, other: "Components") -> "Components":
+        """Those of `chosen` components, of shape (R, C), and of another's for the rest."""
+        pairs = zip(self, other, strict=True)
+        return Components(
+            *[torch.where(chosen.view(*chosen.shape, *[1] * (a.ndim - 2)), a, b) for a, b in pairs]
+        )
+
+    def of(self, at: Tensor) -> "Components":
+        """Some components of every set."""
+        return Components(*[t[:, at] for t in self])
+
+
+class _Layout:
+    """Where the components of each of G mixtures stand, and which mixture a component is of."""
+
+    def __init__(self, sizes: Sequence[Size], device: torch.device) -> None:
+        counts = torch.tensor([size.n_components for size in sizes])
+        first = counts.cumsum(0) - counts
+        k = torch.arange(int(counts.max()))
+        # Beyond a mixture's own components stands place C, which has no mass.
+        self.places = torch.where(k < counts[:, None], first[:, None] + k, int(counts.sum())).to(
+            device
+        )
+        self.mixture_of = torch.arange(len(sizes)).repeat_interleave(counts).to(device)
+
+    def by_mixture(self, values: Tensor, missing: float) -> Tensor:
+        """Values (..., C) as (..., G, K), with `missing` beyond a mixture's own components."""
+        return F.pad(values, (0, 1), value=missing)[..., self.places]
+
+    def to_components(self, values: Tensor) -> Tensor:
+        """Values (..., G) for each component of the mixtures, (..., C)."""
+        return values[..., self.mixture_of]
+
+
+class _Moments(NamedTuple):
+    """Of each component's rows: weight, mean and covariance; and scores of each mixture."""
+
+    n: Tensor  # (R, C)
+    mean: Tensor  # (R, C, D)
+    covariance: Tensor  # (R, C, D, D)
+    log_likelihood: Tensor  # (R, G), mean over rows
+    worst: Tensor  # (R, G, D): the row that is least likely
+
+
+@dataclass(frozen=True)
+class Sized:
+    """Mixtures of G sizes, fitted to R sets of rows.
+
+    Attributes
+    ----------
+    sizes : list of Size
+    components : Components
+        Those that were kept.
+    best_scores, train_at_best : Tensor of shape (R, G)
+        Mean log-likelihood of the validation rows (training rows where there are none) and of the
+        training rows, of the parameters kept.
+    best_iterations : Tensor of shape (R, G)
+    """
+
+    sizes: list[Size]
+    components: Components
+    best_scores: Tensor
+    train_at_best: Tensor
+    best_iterations: Tensor
+
+    def module(self, which: int, size: int) -> MixtureOfFactorAnalyzersModule:
+        """Give the mixture of one set and size."""
+        K, q = self.sizes[size]
+        first = sum(other.n_components for other in self.sizes[:size])
+        alpha, mu, Lambda, psi = (t[which, first : first + K] for t in self.components)
+        module = MixtureOfFactorAnalyzersModule(mu.shape[-1], K, q).to(mu)
+        with torch.no_grad():
+            module.log_alpha.copy_(alpha.log()[None])
+            module.mu.copy_(mu[None])
+            module.Lambda.copy_(Lambda[None, ..., :q])
+            module.log_psi.copy_(psi.log()[None])
+        return module
+
+
+@torch.no_grad()
+def fit_sizes(
+    sets: Sequence[RowSet],
+    sizes: Sequence[Size],
+    settings: EMSettings,
+    *,
+    floor: Float[Tensor, " D"],
+    targets: Float[Tensor, "R G"] | None = None,
+) -> Sized:
+    """Fit mixtures of all sizes to each set of rows, and keep the parameters that score best.
+
+    A mixture stops as it would alone: once an iteration gains less than `settings.tol`, after
+    `settings.patience` iterations without a better validation score, or at its target.
+
+    Parameters
+    ----------
+    sets : sequence of R RowSet
+        In float64 on one device; all have validation rows, or none.
+    sizes : sequence of G Size
+    settings : EMSettings
+        Without minibatches.
+    floor : Tensor of shape (D,)
+        Smallest variance of the noise along each column.
+    targets : Tensor of shape (R, G), optional
+        Mean log-likelihoods of the training rows at which a mixture stops.
+    """
+    if settings.batch_size is not None:
+        raise ValueError("A search over sizes takes all rows at once; got a batch_size.")
+    return _Search(list(sets), list(sizes), settings, floor, targets).run()
+
+
+class _Search:
+    """State of the mixtures that still train, and of what was kept of all."""
+
+    def __init__(
+        self,
+        sets: list[RowSet],
+        sizes: list[Size],
+        settings: EMSettings,
+        floor: Tensor,
+        targets: Tensor | None,
+    ) -> None:
+        x = sets[0].x
+        self.sizes, self.settings, self.floor = sizes, settings, floor.to(x)
+        self.training = ScoredRows.stack([s.x for s in sets], [s.weights for s in sets])
+        held_out = [s.validation for s in sets if s.validation is not None]
+        self.validation = (
+            ScoredRows.stack(held_out, [s.validation_weights for s in sets]) if held_out else None
+        )
+        self.n_rows = torch.tensor([[len(s.x)] for s in sets], dtype=x.dtype, device=x.device)
+        R, G = len(sets), len(sizes)
+        self.layout = _Layout(sizes, x.device)
+        self.now = self._start([s.seed for s in sets])
+        self.kept = Components(*[t.clone() for t in self.now])
+        self.at = torch.arange(self.now.alpha.shape[1], device=x.device)  # places among the kept
+        self.best_scores = torch.full((R, G), -math.inf, dtype=x.dtype, device=x.device)
+        self.train_at_best = self.best_scores.clone()
+        self.best_iterations = torch.zeros(R, G, dtype=torch.int64, device=x.device)
+        self.targets = torch.full_like(self.best_scores, math.inf)
+        if targets is not None:
+            self.targets = targets.to(x)
+        self.before = self.best_scores.clone()
+        self.running = torch.ones(R, G, dtype=torch.bool, device=x.device)
+        self.live = torch.arange(G, device=x.device)  # sizes of which a mixture still trains
+
+    def run(self) -> Sized:
+        """Iterate until every mixture has stopped."""
+        for iteration in range(self.settings.max_iter + 1):
+            moments = self._expectation()
+            self._look(iteration, moments.log_likelihood)
+            if iteration == self.settings.max_iter or not bool(self.running.any()):
+                break
+            self.now = self._maximised(moments)
+            self._pack()
+        return Sized(
+            self.sizes, self.kept, self.best_scores, self.train_at_best, self.best_iterations
+        )
+
+    def _start(self, seeds: Sequence[int]) -> Components:
+        """Clusters of each number of components; of their correlations the largest factors."""
+        counts = sorted({size.n_components for size in self.sizes})
+        alpha, mu, covariance = nested_starts(
+            self.training.x, self.training.weights, counts, seeds, self.floor
+        )
+        first = dict(zip(counts, torch.tensor([0, *counts]).cumsum(0).tolist(), strict=False))
+        at = torch.cat([torch.arange(first[K], first[K] + K) for K, _ in self.sizes]).to(mu.device)
+        most = max(size.n_factors for size in self.sizes)
+        of_factors = {}
+        for q in {size.n_factors for size in self.sizes}:
+            Lambda, psi = factors_of(covariance, q)
+            of_factors[q] = F.pad(Lambda, (0, most - q)), torch.maximum(psi, self.floor)
+        pieces = [[t[:, first[K] : first[K] + K] for t in of_factors[q]] for K, q in self.sizes]
+        Lambda, psi = (torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))
+        return Components(alpha[:, at], mu[:, at], Lambda, psi)
+
+    # ---------------------------------------------------------------- the two steps
+
+    def _expectation(self) -> _Moments:
+        """Moments of every component's rows at the present parameters."""
+        x, weights = self.training
+        R, _, D = x.shape
+        C, G = self.now.alpha.shape[1], len(self.live)
+        i, j = upper_pairs(D, x.device)
+        n, first = x.new_zeros(R, C), x.new_zeros(R, C, D)
+        second, total = x.new_zeros(R, C, len(i)), x.new_zeros(R, G)
+        lowest, worst = x.new_full((R, G), math.inf), x.new_zeros(R, G, D)
+        for rows, log_joint, log_p in self._densities(x):
+            w = weights[:, rows] * self.n_rows  # 1 on average
+            r = (log_joint - self.layout.to_components(log_p)).exp_().mul_(w[..., None])
+            piece = x[:, rows]
+            n += r.sum(1)
+            first += r.mT @ piece
+            second += r.mT @ (piece[..., i] * piece[..., j])
+            total += (log_p * weights[:, rows, None]).sum(1)
+            low, at = log_p.masked_fill(w[..., None] == 0, math.inf).min(1)
+            found = piece.gather(1, at[..., None].expand(-1, -1, D))
+            worst = torch.where((low < lowest)[..., None], found, worst)
+            lowest = torch.minimum(low, lowest)
+        mean = first / n.clamp_min(DEAD_ROWS)[..., None]
+        covariance = symmetric(second / n.clamp_min(DEAD_ROWS)[..., None], D)
+        covariance = covariance - mean[..., None] * mean[..., None, :]
+        return _Moments(n, mean, covariance, total, worst)
+
+    def _densities(self, x: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Chunks of rows with log joint densities (R, B, C) and log densities (R, B, G)."""
+        alpha, mu, Lambda, psi = self.now
+        L = torch.linalg.cholesky(Lambda @ Lambda.mT + torch.diag_embed(psi))
+        log_joint_of = log_joint_of_factors(alpha.log(), mu, L)
+        numbers = alpha.numel() * min(x.shape[-1], BLOCK)
+        size = max(1, CHUNK_ELEMENTS[x.device.type] // numbers)
+        for start in range(0, x.shape[1], size):
+            rows = slice(start, start + size)
+            log_joint = log_joint_of(x[:, rows])
+            yield rows, log_joint, self.layout.by_mixture(log_joint, -math.inf).logsumexp(-1)
+
+    def _maximised(self, moments: _Moments) -> Components:
+        """Regress each component's rows on its factors; what is left is noise.
+
+        With z the factors' posterior mean given u = x - mu, z = B u: its covariance with u and
+        its own follow from the covariance of the rows, S: S B' and B S B' + the posterior's.
+        """
+        n, mean, S = moments[:3]
+        _, mu, Lambda, psi = self.now
+        scaled = Lambda / psi[..., None]  # Psi^-1 Lambda
+        posterior = spd_inverse(
+            Lambda.mT @ scaled + torch.eye(Lambda.shape[-1], dtype=S.dtype, device=S.device)
+        )
+        B = posterior @ scaled.mT  # (R, C, q, D)
+        u_z = S @ B.mT
+        loadings = u_z @ spd_inverse(posterior + B @ u_z)
+        noise = S.diagonal(dim1=-2, dim2=-1) - (loadings * u_z).sum(-1)
+        moved = Components(
+            n / self.n_rows,
+            mean - (loadings @ (B @ (mean - mu)[..., None]))[..., 0],
+            loadings,
+            torch.maximum(noise, self.floor),
+        )
+        alive = n > DEAD_ROWS
+        # A dead component's moments mean nothing: it stays as it is, without mass.
+        moved = moved.where(alive, self.now._replace(alpha=moved.alpha))
+        return moved if bool(alive.all()) else self._revived(moved, alive, moments.worst)
+
+    def _revived(self, now: Components, alive: Tensor, worst: Tensor) -> Components:
+        """Put one dead component of each mixture on its least likely row.
+
+        With the shape of the mixture's heaviest component, as `AbstractSteps.revive` does.
+        """
+        dead = self.layout.by_mixture((~alive).to(worst), 0.0)  # (R, G, K)
+        heaviest = self.layout.by_mixture(now.alpha, -1.0).argmax(-1)
+        wanted = dead.amax(-1) > 0
+        places = self.layout.places.expand(len(worst), -1, -1)
+        here, like = (
+            places.gather(-1, at[..., None])[..., 0] for at in (dead.argmax(-1), heaviest)
+        )  # (R, G)
+        which, mixture = wanted.nonzero(as_tuple=True)
+        here, like = here[wanted], like[wanted]
+        alpha, mu, Lambda, psi = (t.clone() for t in now)
+        share = 1 / self.n_rows
+        alpha *= 1 - self.layout.to_components(wanted.to(alpha)) * share
+        alpha[which, here] = share[which, 0]
+        mu[which, here] = worst[which, mixture]
+        Lambda[which, here], psi[which, here] = Lambda[which, like], psi[which, like]
+        return Components(alpha, mu, Lambda, psi)
+
+    # ---------------------------------------------------------------- who goes on
+
+    def _look(self, iteration: int, train: Tensor) -> None:
+        """Keep the parameters of the mixtures that score best; stop those that are done."""
+        live, settings = self.live, self.settings
+        scores = train
+        if self.validation is not None:
+            scores = torch.zeros_like(train)
+            for rows, _, log_p in self._densities(self.validation.x):
+                scores += (log_p * self.validation.weights[:, rows, None]).sum(1)
+        better = self.running & torch.isfinite(scores)
+        if self.validation is not None:
+            better &= scores > self.best_scores[:, live]
+        for kept, new in (
+            (self.best_scores, scores),
+            (self.train_at_best, train),
+            (self.best_iterations, torch.full_like(self.best_iterations[:, live], iteration)),
+        ):
+            kept[:, live] = torch.where(better, new, kept[:, live])
+        chosen = self.now.where(self.layout.to_components(better), self.kept.of(self.at))
+        for kept, new in zip(self.kept, chosen, strict=True):
+            kept[:, self.at] = new
+        done = (train - self.before < settings.tol) | (train >= self.targets[:, live])
+        if settings.patience is not None:
+            done |= iteration - self.best_iterations[:, live] >= settings.patience
+        self.running &= ~done
+        self.before = train
+
+    def _pack(self) -> None:
+        """Go on with the sizes that some set still trains, once they are half of those here."""
+        wanted = self.running.any(0)
+        if 2 * int(wanted.sum()) > len(wanted):
+            return
+        components = self.layout.to_components(wanted).nonzero()[:, 0]
+        self.now, self.at = self.now.of(components), self.at[components]
+        self.live = self.live[wanted]
+        self.running, self.before = self.running[:, wanted], self.before[:, wanted]
+        self.layout = _Layout([self.sizes[g] for g in self.live.tolist()], self.at.device)
+
+
+def spd_inverse(matrices: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
+    """Inverses of positive definite matrices, all at once on a GPU too."""
+    L = torch.linalg.cholesky(matrices)
+    eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
+    inverse = torch.linalg.solve_triangular(L, eye, upper=False)
+    return inverse.mT @ inverse

@@ -1,0 +1,180 @@
+"""EM for mixtures of many sizes at once, against EM for one and against closed forms."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import FactorAnalysis
+from torch import Generator
+
+from rnade.nn import MixtureOfFactorAnalyzersModule
+from rnade.training import EMSettings, RowSet, em_bank, fit_mixture
+from rnade.training.em_bank import Size, fit_sizes
+from rnade.training.nested_starts import nested_starts, symmetric, upper_pairs
+from tests.test_em import floor, make_rows
+
+SIZES = [Size(1, 2), Size(3, 1), Size(3, 5), Size(6, 2)]
+PLAIN = EMSettings(max_iter=15, tol=0.0, patience=None)
+
+
+def make_sets(n_sets=2, held_out=True, weights=False):
+    """Sets of unequal length."""
+    sets = []
+    for seed in range(n_sets):
+        x = make_rows(seed, n=300 + 7 * seed)
+        generator = Generator().manual_seed(seed)
+        sets.append(
+            RowSet(
+                x[: 200 + seed],
+                seed,
+                weights=torch.rand(200 + seed, generator=generator) + 0.5 if weights else None,
+                validation=x[200 + seed :] if held_out else None,
+            )
+        )
+    return sets
+
+
+def alone(rows, size, settings, **options):
+    """The same mixture, by EM for one, from the same start."""
+    x = rows.x
+    w = torch.ones(len(x)) if rows.weights is None else rows.weights
+    start = nested_starts(
+        x[None], (w / w.sum())[None].double(), [size.n_components], [rows.seed], floor(x, 1e-6)
+    )
+    module = MixtureOfFactorAnalyzersModule(x.shape[1], *size).double()
+    module.set_components(*start)
+    outcome = fit_mixture(
+        module,
+        x,
+        settings,
+        floor=floor(x, 1e-6),
+        generator=Generator().manual_seed(0),
+        validation=rows.validation,
+        weights=None if rows.weights is None else rows.weights.double(),
+        **options,
+    )
+    return module, outcome
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("chunk", [None, 200])
+def test_each_mixture_is_as_if_fitted_alone(weights, chunk, monkeypatch):
+    if chunk is not None:
+        monkeypatch.setitem(em_bank.CHUNK_ELEMENTS, "cpu", chunk * 130)
+    sets = make_sets(weights=weights)
+    found = fit_sizes(sets, SIZES, PLAIN, floor=floor(sets[0].x, 1e-6))
+    for r, rows in enumerate(sets):
+        for g, size in enumerate(SIZES):
+            module, outcome = alone(rows, size, PLAIN)
+            assert found.best_iterations[r, g] == outcome.best_epoch
+            assert found.best_scores[r, g] == pytest.approx(outcome.best_score, abs=1e-6)
+            assert found.train_at_best[r, g] == pytest.approx(outcome.train_at_best, abs=1e-6)
+            got = found.module(r, g).log_prob(rows.validation)
+            torch.testing.assert_close(got, module.log_prob(rows.validation), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [EMSettings(60, tol=1e-2), EMSettings(60, 0.0, patience=3)])
+def test_each_mixture_stops_as_if_alone(settings):
+    """Also after those that have stopped have left."""
+    sets = make_sets(1)
+    found = fit_sizes(sets, SIZES, settings, floor=floor(sets[0].x, 1e-6))
+    outcomes = [alone(sets[0], size, settings)[1] for size in SIZES]
+    assert found.best_iterations[0].tolist() == [outcome.best_epoch for outcome in outcomes]
+    assert len({len(outcome.history) for outcome in outcomes}) > 1
+    np.testing.assert_allclose(
+        found.best_scores[0], [outcome.best_score for outcome in outcomes], atol=1e-6
+    )
+
+
+def test_stops_at_its_target():
+    sets = make_sets(held_out=False)
+    full = fit_sizes(sets, SIZES, PLAIN, floor=floor(sets[0].x, 1e-6))
+    targets = full.best_scores - 0.05
+    found = fit_sizes(sets, SIZES, PLAIN, floor=floor(sets[0].x, 1e-6), targets=targets)
+    assert (found.best_scores >= targets).all()
+    assert (found.best_iterations < full.best_iterations).all()
+    assert (found.best_scores < full.best_scores).all()
+
+
+def test_one_component_agrees_with_factor_analysis():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 6)) + 0.8 * rng.normal(size=(500, 6))
+    x = torch.as_tensor(X - X.mean(0))
+    settings = EMSettings(max_iter=3000, tol=1e-9, patience=None)
+    found = fit_sizes([RowSet(x, 0)], [Size(1, 3), Size(1, 1)], settings, floor=floor(x, 1e-8))
+    for g, q in enumerate((3, 1)):
+        other = FactorAnalysis(q, svd_method="lapack", tol=1e-4, max_iter=5000).fit(x.numpy())
+        assert found.best_scores[0, g] == pytest.approx(other.score(x.numpy()), abs=1e-3)
+
+
+def test_more_components_than_rows_end_in_a_usable_mixture():
+    x = make_rows(0, n=30, D=3)
+    x[:10] = x[0]
+    rows = RowSet(x[:20], 0, validation=x[20:])
+    found = fit_sizes([rows], [Size(40, 2), Size(2, 3)], PLAIN, floor=floor(x, 1e-4))
+    for g in range(2):
+        assert torch.isfinite(found.module(0, g).log_prob(x)).all()
+
+
+def test_dead_components_are_revived():
+    """One far row has little weight: a component that starts on it may lose all its rows."""
+    generator = Generator().manual_seed(0)
+    x = torch.randn(400, 2, dtype=torch.float64, generator=generator)
+    x[200:] += 20
+    search = em_bank._Search([RowSet(x, 0)], [Size(2, 1), Size(3, 2)], PLAIN, floor(x, 1e-6), None)
+    mu = search.now.mu.clone()
+    mu[0, :2] = torch.tensor([[0.0, 0.0], [500.0, -500.0]])  # no row belongs to the second
+    search.now = search.now._replace(mu=mu, psi=torch.full_like(search.now.psi, 0.5))
+    moments = search._expectation()
+    assert moments.n[0, 1] < 1e-3
+    now = search._maximised(moments)
+    assert now.alpha[0, 1] == pytest.approx(1 / 400)
+    assert now.mu[0, 1].min() > 15
+    torch.testing.assert_close(now.alpha[0, :2].sum(), torch.tensor(1.0, dtype=torch.float64))
+    found = search.run()
+    assert found.best_scores[0, 0] > -5
+
+
+def test_batches_are_refused():
+    sets = make_sets(1)
+    with pytest.raises(ValueError, match="takes all rows at once; got a batch_size"):
+        fit_sizes(sets, SIZES, EMSettings(batch_size=10), floor=floor(sets[0].x, 1e-6))
+
+
+# ------------------------------------------------------------------ starts
+
+
+def test_starts_are_clusters():
+    """Centres are means of the rows nearest to them, and depend on their own set alone."""
+    sets = [make_rows(0, n=200), make_rows(1, n=200)]
+    x = torch.stack(sets)
+    w = torch.full((2, 200), 1 / 200, dtype=torch.float64)
+    alpha, mu, covariance = nested_starts(x, w, [2, 5], [3, 4], floor(sets[0], 1e-6))
+    one = nested_starts(x[1:], w[1:], [5], [4], floor(sets[0], 1e-6))
+    torch.testing.assert_close(mu[1, 2:], one.mu[0])
+    torch.testing.assert_close(covariance[1, 2:], one.covariance[0])
+    torch.testing.assert_close(alpha[:, 2:].sum(1), torch.ones(2, dtype=torch.float64))
+    for r in range(2):
+        centres = mu[r, 2:]
+        nearest = torch.cdist(x[r], centres).argmin(1)
+        for k in range(5):
+            mine = x[r][nearest == k]
+            assert (mine.mean(0) - centres[k]).norm() < 0.3
+            spread = (mine - centres[k]).T @ (mine - centres[k])
+            share = torch.linalg.eigvalsh(covariance[r, 2 + k] * (len(mine) + 6) - spread)
+            assert share.min() > -1e-8  # what was added is a covariance
+
+
+def test_rows_without_weight_are_no_centres():
+    x = make_rows(0, n=50)
+    w = torch.zeros(1, 50, dtype=torch.float64)
+    w[0, :10] = 0.1
+    far = torch.cat([x[:10], x[10:] + 100])
+    _, mu, _ = nested_starts(far[None], w, [4], [0], floor(x, 1e-6))
+    assert mu.abs().max() < 50
+
+
+def test_triangles():
+    A = torch.randn(3, 4, 4, dtype=torch.float64, generator=Generator().manual_seed(0))
+    A = A + A.mT
+    i, j = upper_pairs(4, A.device)
+    torch.testing.assert_close(symmetric(A[:, i, j], 4), A)

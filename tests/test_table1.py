@@ -1,0 +1,175 @@
+"""Table 1: the paper's protocol, its variants, ensembles, other libraries, dequantised data."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.special import logsumexp
+from sklearn.neighbors import KernelDensity
+
+from rnade.data import UciSet
+from rnade.reproduce import get_experiment, peers
+from rnade.reproduce.ensembles import fit_ensembles
+from rnade.reproduce.experiment import Choice, Context
+from rnade.reproduce.paper_protocol import Protocol, fit_paper, paper_members, search
+from rnade.reproduce.table1_dequantised import dequantised, rounding_steps
+from rnade.reproduce.table1_variants import PART, VARIANTS
+from rnade.reproduce.uci_columns import COLUMNS
+from rnade.reproduce.uci_folds import FoldRows
+from rnade.training import PAPER_GRID
+
+CPU = torch.device("cpu")
+COVARIANCE = np.array([[1.0, 0.8], [0.8, 1.0]])
+
+
+def gaussian_fold(number=0, n=300):
+    """Rows of a known density."""
+    rng = np.random.default_rng(number)
+    rows = rng.multivariate_normal(np.zeros(2), COVARIANCE, size=n)
+    return FoldRows(number, rows[: n // 2], rows[n // 2 : 2 * n // 3], rows[2 * n // 3 :])
+
+
+FOLDS = [gaussian_fold(0), gaussian_fold(1)]
+
+
+@pytest.mark.parametrize("fit", [lambda *a: fit_paper("gaussian", *a), fit_ensembles])
+def test_models_learn_a_known_density(fit):
+    """The quick versions are no worse than independent columns, and no better than the truth."""
+    for fold, fitted in zip(FOLDS, fit(FOLDS, CPU, True), strict=True):
+        truth = stats.multivariate_normal(np.zeros(2), COVARIANCE).logpdf(fold.test)
+        apart = stats.norm.logpdf(fold.test).sum(1)
+        assert fitted.scores.shape == truth.shape
+        assert apart.mean() - 0.1 < fitted.scores.mean() < truth.mean() + 0.05
+
+
+def test_an_ensemble_is_the_average_density_of_the_best_settings():
+    (fitted,) = fit_ensembles(FOLDS[:1], CPU, True)
+    details = fitted.details
+    ranked = np.argsort(details["validation_by_setting"])[::-1]
+    assert details["validation"] == pytest.approx(max(details["validation_by_setting"]), abs=1e-4)
+    assert len(details["chosen"]) == 3
+    # The log of a mean is at least the mean of logs, and at most the largest of them.
+    best = [details["test_by_setting"][i] for i in ranked[:3]]
+    assert np.mean(best) - 1e-3 <= fitted.scores.mean()
+
+
+def test_the_grid_is_searched_in_every_fold():
+    protocol = Protocol(PART[:3], recipe={"epochs": 3})
+    members = paper_members("laplace", FOLDS, CPU, protocol)
+    assert [m.rows.seed for m in members] == [0, 1] * 3
+    assert [(m.recipe.learning_rate, m.recipe.weight_decay) for m in members[::2]] == [
+        setting[1:] for setting in PART[:3]
+    ]
+    assert not any(m.recipe.scale_mean_gradient for m in members)
+    found = search("laplace", FOLDS, CPU, protocol)
+    for fold, searched in zip(FOLDS, found, strict=True):
+        for c, trial in enumerate(searched.trials):
+            with torch.no_grad():
+                scores = trial.module.double().log_prob(torch.as_tensor(fold.test))
+            assert searched.test[c] == pytest.approx(float(scores.mean()), rel=1e-9)
+
+
+def test_variants_are_what_they_say():
+    """Each differs from the paper's protocol, and starts where it says."""
+    settings = [
+        str(v.protocol.settings()) + v.family + str(v.fold_seed) for v in VARIANTS.values()
+    ]
+    assert len(set(settings)) == len(settings)
+    for K, rate, decay in PART:
+        assert K in PAPER_GRID["n_components"]
+        assert rate in PAPER_GRID["learning_rate"]
+        assert decay in PAPER_GRID["weight_decay"]
+
+    def start(name):
+        return paper_members("gaussian", FOLDS[:1], CPU, VARIANTS[name].protocol)[0].module
+
+    K = PART[0][0]
+    train = FOLDS[0].train
+    spacing = np.ptp(train, axis=0) / (K + 1)
+    for name, expected in (("paper", np.log(spacing)), ("broad", spacing)):
+        biases = start(name).b.detach().numpy()[0, :, 2 * K :]
+        np.testing.assert_allclose(biases, np.repeat(expected[:, None], K, 1), rtol=1e-5)
+    assert start("authors").decayed() == ["W", "c"]
+    assert start("decay-all").decayed() == ["W", "c", "V"]
+    assert start("paper").decayed() == ["W"]
+
+
+def test_other_libraries_are_chosen_by_validation_and_fitted_to_all_rows():
+    settings = [{"bandwidth": 0.01}, {"bandwidth": 0.4}]
+    fitted = list(peers.fit_peer(peers.fit_kernels, settings, FOLDS, CPU, True))
+    for fold, found in zip(FOLDS, fitted, strict=True):
+        assert found.details["chosen"] == {"bandwidth": 0.4}
+        oracle = KernelDensity(bandwidth=0.4).fit(np.concatenate([fold.train, fold.validation]))
+        np.testing.assert_allclose(found.scores, oracle.score_samples(fold.test))
+
+
+def test_processes_give_what_one_gives():
+    settings = [{"n_components": 1}, {"n_components": 2}]
+    alone, together = (
+        list(peers.fit_peer(peers.fit_mixture, settings, FOLDS, CPU, quick))
+        for quick in (True, False)
+    )
+    for a, b in zip(alone, together, strict=True):
+        np.testing.assert_allclose(a.scores, b.scores, rtol=1e-9)
+
+
+@pytest.mark.changes_global_state
+@pytest.mark.parametrize("kind", ["NSF", "MAF"])
+def test_flows_learn_a_known_density(kind):
+    pytest.importorskip("zuko")
+    fold = gaussian_fold(0, 900)
+    settings = {"transforms": 2, "learning_rate": 5e-3}
+    scores, epochs = peers.fit_flow(kind, settings, fold.train, fold.validation, 0)
+    truth = stats.multivariate_normal(np.zeros(2), COVARIANCE).logpdf(fold.validation)
+    assert 0 < epochs <= peers.EPOCHS
+    assert scores.mean() == pytest.approx(truth.mean(), abs=0.1)
+
+
+def test_a_missing_library_leaves_its_column_out(monkeypatch):
+    monkeypatch.setattr("rnade.reproduce.uci_table.find_spec", lambda name: None)
+    (group,) = get_experiment("table1").plan(Choice(True, ("boston",), ("zuko-nsf",)))
+    with pytest.warns(UserWarning, match=r"zuko is not installed, so zuko NSF is left out"):
+        assert list(get_experiment("table1").execute(group, Context(None, CPU))) == []
+
+
+def test_steps_of_rounding():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1000)
+    columns = [np.round(x, 1), np.round(100 * x, -1), np.round(1e-4 * x, 6), x]
+    columns.append(np.where(np.arange(1000) == 5, 1 / 3, np.round(x, 2)))  # one odd value
+    np.testing.assert_allclose(rounding_steps(np.column_stack(columns)), [0.1, 10, 1e-6, 0, 0.01])
+
+
+def test_dequantised_tables():
+    """Twins go, values stay within half a step, and the authors' folds stay what they were."""
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(400, 2)), 1)
+    order = rng.permutation(400)
+    table = UciSet("red-wine", ("a", "b"), X, {}, rng.integers(0, 10, 400), order)
+    other = dequantised(table, 0)
+    unique, first = np.unique(X, axis=0, return_index=True)
+    assert len(other.X) == len(unique)
+    assert len(np.unique(other.X[:, 0])) == len(unique)
+    kept = np.sort(first)
+    difference = other.X - X[kept]
+    assert np.abs(difference).max() <= 0.05
+    assert difference.std() == pytest.approx(0.1 / math.sqrt(12), rel=0.05)
+    for k, fold in enumerate(other.folds()):
+        assert (table.blocks[kept[fold.test]] == k).all()
+        assert len(fold.test) + len(fold.validation) + len(fold.train) == len(other.X)
+
+
+def test_every_column_says_what_it_depends_on():
+    for name, column in COLUMNS.items():
+        assert column.label
+        jobs = get_experiment("table1").plan(Choice(False, ("boston",), (name,)))[0]
+        assert jobs[0].settings.items() >= column.settings.items()
+
+
+def test_the_mean_density_of_models():
+    from rnade.reproduce.ensembles import _average
+
+    scores = np.random.default_rng(0).normal(size=(4, 7)) * 50
+    np.testing.assert_allclose(_average(scores), logsumexp(scores, axis=0, b=1 / 4))
