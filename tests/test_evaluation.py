@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rnade.evaluation import Calibration, mean_score, grouped_error
+from rnade.evaluation import Calibration, grouped_error, mean_score
 
 
 def test_mean_and_standard_error_agree_with_scipy():

@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 
 from rnade.data import DataStore
 from rnade.data.patches import Bsds300, fixed_labelled_patches, load_bsds300, turned
-from rnade.evaluation import mean_score, grouped_error
+from rnade.evaluation import grouped_error, mean_score
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import ResultTable
 from rnade.reproduce.patch_models import PatchModel, fitted_or_stored
