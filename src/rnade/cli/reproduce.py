@@ -98,7 +98,7 @@ def reproduce(
     records = RecordFile(folder / "records.jsonl")
     plan = experiment.plan(choice)
     if not report_only:
-        context = _context(data_dir, device, folder, zoran_weiss, sound, experiment)
+        context = _context(data_dir, device, folder, zoran_weiss, sound)
         _run(experiment, plan, records, context, choice, quiet=quiet)
     tables, missing, written = _report(experiment, plan, records, choice, folder)
     if missing:
@@ -149,7 +149,6 @@ def _context(
     folder: Path,
     mixture_file: Path | None,
     speech: "SpeechFolder",
-    experiment: "AbstractExperiment",
 ) -> "Context":
     from rnade.data import DataStore
     from rnade.estimators.settings import resolve_device
@@ -161,7 +160,6 @@ def _context(
         folder,
         mixture_file,
         speech,
-        experiment.models_in(folder),
     )
 
 
@@ -208,7 +206,7 @@ def _report(
     known = {i: r for i, r in found.items() if i in wanted}
     tables = experiment.tables(choice, known)
     folder.mkdir(parents=True, exist_ok=True)
-    files = experiment.figures(choice, known)
+    files = experiment.pictures(choice, known)
     if tables:
         pages = {
             "table.md": "\n".join(to_markdown(table) for table in tables),
@@ -218,8 +216,7 @@ def _report(
         files |= {name: text.encode() for name, text in pages.items()}
     for name, contents in files.items():
         write_whole(folder / name, contents, overwrite=True)
-    drawn = [path.name for path in experiment.pictures(known, folder)]
-    return tables, len(wanted - set(found)), [*files, *drawn]
+    return tables, len(wanted - set(found)), list(files)
 
 
 def _show(tables: "Sequence[ResultTable]") -> None:

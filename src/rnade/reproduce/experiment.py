@@ -46,13 +46,11 @@ class Context:
     store : DataStore
     device : torch.device
     folder : Path
-        Of the records; what else an experiment keeps goes there too.
+        Of the records.
     mixture_file : Path or None
         Zoran and Weiss's mixture, for Table 2.
     speech : SpeechFolder
         Where sound files are, for Table 3.
-    models : Path or None
-        Where models are kept, if any are.
     """
 
     store: DataStore
@@ -60,7 +58,10 @@ class Context:
     folder: Path = Path()
     mixture_file: Path | None = None
     speech: SpeechFolder = DATA_FOLDER
-    models: Path | None = None
+
+    def models_of(self, experiment: str, *, quick: bool) -> Path:
+        """Where an experiment keeps its models, whichever asks: in a folder beside this one."""
+        return self.folder.parent / f"{experiment}{'-quick' if quick else ''}" / "models"
 
 
 class AbstractExperiment(abc.ABC):
@@ -97,17 +98,9 @@ class AbstractExperiment(abc.ABC):
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
         """Lay out the records of the plan's jobs, given by the identity of their job."""
 
-    def pictures(self, records: Mapping[str, Record], folder: Path) -> list[Path]:
-        """Draw what the records hold into files in `folder`; most experiments have no pictures."""
-        return []
-
-    def figures(self, choice: Choice, records: Mapping[str, Record]) -> dict[str, bytes]:
+    def pictures(self, choice: Choice, records: Mapping[str, Record]) -> dict[str, bytes]:
         """Draw the records: contents of files by their names; an experiment may have none."""
         return {}
-
-    def models_in(self, folder: Path) -> Path:
-        """Where model files are kept, given the folder of records."""
-        return folder / "models"
 
     def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
         """The chosen data sets, in the experiment's order."""

@@ -7,7 +7,6 @@ paper speaks of but does not show, has samples whose pixels are limited to the l
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import Generator, Tensor
@@ -16,9 +15,10 @@ from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
 from rnade.reproduce.patch_models import PatchModel
 from rnade.reproduce.patch_remarks import out_of_range, sample_in_range
-from rnade.reproduce.pictures import draw_patches, save
+from rnade.reproduce.patch_rows import settings_of
+from rnade.reproduce.pictures import as_files, draw_patches
 from rnade.reproduce.runner import Job, Record
-from rnade.reproduce.table2 import load_patches, model_of, settings_of
+from rnade.reproduce.table2 import load_patches, model_of
 
 N_SHOWN = 15
 N_COUNTED = 10_000
@@ -86,12 +86,12 @@ class Figure1(AbstractExperiment):
             )
         ]
 
-    def pictures(self, records: Mapping[str, Record], folder: Path) -> list[Path]:
+    def pictures(self, choice: Choice, records: Mapping[str, Record]) -> dict[str, bytes]:
         """Draw the rows."""
         for record in records.values():
             rows = {LABELS[name]: record["result"][name]["patches"] for name in LABELS}
-            return save(draw_patches(rows), folder, self.name)
-        return []
+            return as_files(draw_patches(rows), self.name)
+        return {}
 
 
 def shown_rows(mixture: PatchModel, rnade: PatchModel, test: Tensor) -> dict[str, Any]:

@@ -7,7 +7,6 @@ missing. The record holds the numbers that are drawn.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,10 @@ from torch import Tensor
 from rnade.nn import RNADEModule
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
-from rnade.reproduce.pictures import draw_comparison, save
+from rnade.reproduce.patch_rows import settings_of
+from rnade.reproduce.pictures import as_files, draw_comparison
 from rnade.reproduce.runner import Job, Record
-from rnade.reproduce.table2 import load_patches, model_of, settings_of
+from rnade.reproduce.table2 import load_patches, model_of
 
 MODELS = ("rnade-mog-10", "rnade-mol-10")
 N_PATCHES = 10_000
@@ -83,11 +83,11 @@ class Figure3(AbstractExperiment):
             )
         ]
 
-    def pictures(self, records: Mapping[str, Record], folder: Path) -> list[Path]:
+    def pictures(self, choice: Choice, records: Mapping[str, Record]) -> dict[str, bytes]:
         """Draw the six panels."""
         for record in records.values():
-            return save(draw_comparison(record["result"]), folder, self.name)
-        return []
+            return as_files(draw_comparison(record["result"]), self.name)
+        return {}
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Pictures of what records hold: drawn from numbers alone, as PNG and as SVG."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,17 @@ LINES = {
 }
 
 
-def save(figure: Any, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and as SVG; equal figures become equal files."""
+def as_files(figure: Any, name: str) -> dict[str, bytes]:
+    """Contents of `name`.png and `name`.svg; equal figures become equal files."""
     import matplotlib as mpl
 
-    paths = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
+    files = {}
     with mpl.rc_context({"svg.hashsalt": name}):
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-            figure.savefig(path, dpi=150, metadata=metadata)
-    return paths
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            out = BytesIO()
+            figure.savefig(out, format=kind, dpi=150, metadata=metadata)
+            files[f"{name}.{kind}"] = out.getvalue()
+    return files
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -13,7 +13,6 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,17 +110,12 @@ def draw_patches(sources: Bsds300, n: int) -> Patches:
     return Patches(sources, *test, *train)
 
 
-def models_folder(context: Context, *, quick: bool) -> Path:
-    """Where Table 2 keeps its models, whichever experiment asks."""
-    return context.folder.parent / f"table2{'-quick' if quick else ''}" / "models"
-
-
 def model_of(
     name: str, patches: Patches, context: Context, *, quick: bool
 ) -> tuple[PatchModel, Result]:
     """Give a row's model: as it is stored, else trained and stored."""
     settings = settings_of(name, quick=quick)
-    folder = models_folder(context, quick=quick)
+    folder = context.models_of("table2", quick=quick)
     fitted = fitted_or_stored(name, settings, patches.sources, folder)
     return fitted.model, fitted.details
 

@@ -13,6 +13,7 @@ test windows are scored by every setting, and only the chosen one's score is sho
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Table3(AbstractExperiment):
         """Fit one setting to all folds of a data set, and score each."""
         folds = [fold_of(job, context) for job in jobs]
         for job, fold, fitted in zip(jobs, folds, fit(jobs[0].settings, folds), strict=True):
-            keep(fitted.density, job, context.models)
+            keep(fitted.density, job, models_of(job, context))
             yield job, score(fitted.density, fold) | fitted.details | {"data": fold.facts}
 
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
@@ -95,6 +96,11 @@ def fold_of(job: Job, context: Context) -> FoldWindows:
         job.key["dataset"], job.key["fold"], context.speech, context.store, context.device
     )
     return fold.thinned(QUICK_WINDOWS) if job.settings["quick"] else fold
+
+
+def models_of(job: Job, context: Context) -> Path:
+    """Where the models of Table 3 are kept."""
+    return context.models_of("table3", quick=job.settings["quick"])
 
 
 def score(density: SpeechDensity, fold: FoldWindows) -> dict[str, Any]:
