@@ -18,8 +18,6 @@ from rnade.backends.updates import Counts, Rule
 
 # Parameters that one update takes.
 MOST_PARAMETERS = 5
-# Models of one launch: what CUDA allows along the second axis of a grid.
-MOST_MODELS = 65_535
 
 
 def serves(parameters: Sequence[Tensor]) -> bool:
@@ -27,7 +25,7 @@ def serves(parameters: Sequence[Tensor]) -> bool:
     return (
         has_triton()
         and 1 <= len(parameters) <= MOST_PARAMETERS
-        and len(parameters[0]) <= MOST_MODELS
+        and len(parameters[0]) <= tiling.UPDATE_MODELS
         and all(t.dtype == torch.float32 and t.is_contiguous() for t in parameters)
         and all(t.device.type == "cuda" or interpreting() for t in parameters)
     )
