@@ -6,7 +6,8 @@ and in the same precision, and tell the log-likelihoods that they find; these di
 scikit-learn has to add to variances. Where there is a GPU, ours runs on it too, and part
 "minibatches" times 1,000 minibatch iterations of the paper (K = 200, 20,000 rows each) as a whole.
 Rows are patches of BSDS300 from the folder that RNADE_DATA names, else synthetic with like
-correlations. Parts are sections of benchmarks/results/mixtures-DEVICE.json; each run replaces its own.
+correlations. Parts are sections of benchmarks/results/mixtures-DEVICE.json; each run replaces its
+own.
 """
 
 import argparse
