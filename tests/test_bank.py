@@ -103,9 +103,9 @@ def test_members_end_as_they_would_alone(recipe):
 
 def test_members_of_several_models_are_those_models():
     """Networks in one member train, stop and are kept as if each were a member of its own."""
-    rows = make_sets(1)[0]
-    D = rows.x.shape[1]
-    recipes = [QUICK.with_changes(learning_rate=rate, patience=2) for rate in (0.05, 0.005)]
+    x = make_rows(100)
+    rows, D = RowSet(x, 0, validation=x[:30]), x.shape[1]
+    recipes = [QUICK.with_changes(learning_rate=rate, patience=2) for rate in (0.05, 0.5)]
     generator = Generator().manual_seed(0)
     networks = FVBNModule(D, 4, GaussianMixture(2), generator=generator).to(rows.x).networks
     together = Bank([Member(networks, recipe, rows) for recipe in recipes])
@@ -118,6 +118,7 @@ def test_members_of_several_models_are_those_models():
     scores = torch.tensor(apart.best_scores()).view(2, D)
     torch.testing.assert_close(torch.stack(together.scores_of_models()).float(), scores)
     torch.testing.assert_close(torch.tensor(together.best_scores()), scores.sum(1))
+    assert (scores[0] - scores[1]).abs().max() > 1e-3
     best = scores.argmax(0).tolist()
     assert together.best_of_each_model([0, 1]) == [(m, d) for d, m in enumerate(best)]
     picked = together.results([(1, D - 1), (0, 0)])
