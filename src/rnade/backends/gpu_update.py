@@ -25,6 +25,7 @@ def serves(parameters: Sequence[Tensor]) -> bool:
     return (
         has_triton()
         and 1 <= len(parameters) <= MOST_PARAMETERS
+        and len(parameters[0]) <= tiling.UPDATE_MODELS
         and all(t.dtype == torch.float32 and t.is_contiguous() for t in parameters)
         and all(t.device.type == "cuda" or interpreting() for t in parameters)
     )
