@@ -215,7 +215,7 @@ def test_the_quick_version_of_table2_and_the_figures(context, capsys, tmp_path, 
     assert results["zoran-weiss"]["test"]["mean"] == pytest.approx(exact, abs=1e-4)
     parts = [
         model_of(name, patches, context, quick=True)[0].log_prob(patches.test).numpy()
-        for name in ("one-layer-0", "one-layer-3")
+        for name in ("one-layer-0", "one-layer-1")
     ]
     mean = (scipy.special.logsumexp(parts, axis=0) - np.log(2)).mean()
     assert results["one-layer-orders"]["test"]["mean"] == pytest.approx(mean, abs=1e-6)
