@@ -89,7 +89,8 @@ class Columns:
 
     def to_patches(self, y: Tensor) -> Tensor:
         """Patches that have these columns."""
-        return (torch.linalg.solve(self.A, y.double().T).T + self.mean).float()
+        x: Tensor = torch.linalg.solve(self.A, y.double().T).T + self.mean
+        return x.float()
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +180,7 @@ def make_module(settings: Settings, n_dimensions: int) -> AbstractDensity:
     )
     if start is not None:
         with torch.no_grad():
-            module.V *= start["V"] / start["W"]
+            module.V.mul_(start["V"] / start["W"])
     return module
 
 

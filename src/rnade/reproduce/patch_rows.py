@@ -131,8 +131,8 @@ PAPER_ROWS: dict[str, Row] = {
     ),
 }
 
-# Residual layers of 512 units; a lower rate than one layer takes. Scored with products in TF32, whose
-# error is some thousandths of a nat: float32 takes five times as long.
+# Residual layers of 512 units; a lower rate than one layer takes. Scored with products in TF32,
+# whose error is some thousandths of a nat: float32 takes five times as long.
 _DEEP: Settings = {
     "n_hidden": 512,
     "n_layers": 8,
