@@ -238,7 +238,11 @@ def fit(settings: Settings, data: Bsds300) -> Fitted:
         "validation": outcome.best_score + shift,
         "n_parameters": model.n_parameters,
         "history": [
-            [row["epoch"], *(round(row[part] + shift, 3) for part in ("train", "validation"))]
+            [
+                row["epoch"],
+                *(round(row[part] + shift, 3) for part in ("train", "validation")),
+                row["seconds"],
+            ]
             for row in outcome.history[:: max(1, len(outcome.history) // 20)]
             if math.isfinite(row["train"])
         ],
