@@ -223,19 +223,27 @@ def _by_split(dataset: str, chosen: Chosen) -> ResultTable:
     }
     columns = sorted({column for _, column in cells})
     picked = [
-        f"{ROWS[m].label}: {'; '.join(map(_setting, folds.values()))}."
+        f"{ROWS[m].label}: {_choices(folds)}."
         for m, folds in chosen.items()
         if folds and len(ROWS[m].grid) > 1
     ]
     return ResultTable(
         f"Split by split: {TITLES[dataset]}",
-        "Test log-likelihood in each split. Settings that its validation speakers chose, split by"
-        " split. " + " ".join(picked),
+        "Test log-likelihood in each split. What the validation speakers chose: "
+        + " ".join(picked),
         "model",
         [ROWS[m].label for m in chosen],
         columns,
         cells,
     )
+
+
+def _choices(folds: Mapping[int, Record]) -> str:
+    """Settings, and the splits in which they were chosen."""
+    by_setting: dict[str, list[str]] = {}
+    for k, record in folds.items():
+        by_setting.setdefault(_setting(record), []).append(str(k + 1))
+    return "; ".join(f"{what} (split {', '.join(k)})" for what, k in by_setting.items())
 
 
 def _setting(record: Record) -> str:
