@@ -104,6 +104,12 @@ class Table1Variants(AbstractExperiment):
     models = tuple(VARIANTS)
     n_folds = 10
 
+    def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
+        """The chosen data sets; without a choice the quick version takes the smallest."""
+        if choice.quick and choice.datasets is None:
+            return ("boston",)
+        return super().chosen_datasets(choice)
+
     def plan(self, choice: Choice) -> list[list[Job]]:
         """One job a fold; the folds of a data set and variant are one group."""
         folds = range(2) if choice.quick and choice.folds is None else self.chosen_folds(choice)
