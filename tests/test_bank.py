@@ -13,7 +13,7 @@ from torch import Generator
 
 from rnade.exceptions import CheckpointError
 from rnade.families import GaussianMixture
-from rnade.nn import NADEModule, RNADEModule
+from rnade.nn import FVBNModule, NADEModule, RNADEModule
 from rnade.training import PAPER, Bank, Member, Recipe, RowSet, train
 from rnade.training.interrupt import interruptible
 from tests.test_training import make_rows
@@ -99,6 +99,45 @@ def test_members_end_as_they_would_alone(recipe):
         assert result.best_score == pytest.approx(outcome.best_score, abs=1e-5)
         assert result.train_at_best == pytest.approx(outcome.train_at_best, abs=1e-5)
         assert len(result.history) == len(outcome.history)
+
+
+def test_members_of_several_models_are_those_models():
+    """Networks in one member train, stop and are kept as if each were a member of its own."""
+    rows = make_sets(1)[0]
+    D = rows.x.shape[1]
+    recipes = [QUICK.with_changes(learning_rate=rate, patience=2) for rate in (0.05, 0.005)]
+    generator = Generator().manual_seed(0)
+    networks = FVBNModule(D, 4, GaussianMixture(2), generator=generator).to(rows.x).networks
+    together = Bank([Member(networks, recipe, rows) for recipe in recipes])
+    apart = Bank([Member(networks[d], recipe, rows) for recipe in recipes for d in range(D)])
+    for bank in (together, apart):
+        assert bank.advance()
+    wanted = [(m, d) for m in range(2) for d in range(D)]
+    for one, other in zip(together.results(wanted), apart.results(), strict=True):
+        assert_same(one, other)
+    scores = torch.tensor(apart.best_scores()).view(2, D)
+    torch.testing.assert_close(torch.stack(together.scores_of_models()).float(), scores)
+    torch.testing.assert_close(torch.tensor(together.best_scores()), scores.sum(1))
+    best = scores.argmax(0).tolist()
+    assert together.best_of_each_model([0, 1]) == [(m, d) for d, m in enumerate(best)]
+    picked = together.results([(1, D - 1), (0, 0)])
+    assert [p.module.own.tolist() for p in picked] == [[D - 1], [0]]
+
+
+def test_a_member_of_several_models_is_stopped_and_has_targets():
+    rows = make_sets(1)[0]
+    D = rows.x.shape[1]
+    generator = Generator().manual_seed(0)
+    networks = FVBNModule(D, 4, GaussianMixture(2), generator=generator).to(rows.x).networks
+    bank = Bank([Member(networks, QUICK, rows), Member(networks[0], QUICK, rows)])
+    assert bank.advance(0.4)
+    bank.stop([0])
+    assert bank.advance()
+    lengths = [len(t.history) for t in bank.results([(0, 0), (0, D - 1), (1, 0)])]
+    assert lengths[0] == lengths[1] < lengths[2]
+    aimed = Bank([Member(networks, QUICK, RowSet(rows.x, 0), target=-1e9)])
+    assert aimed.advance()
+    assert [len(t.history) for t in aimed.results([(0, d) for d in range(D)])] == [2] * D
 
 
 def test_a_memory_budget_splits_a_bank_and_changes_nothing():

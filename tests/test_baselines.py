@@ -229,6 +229,8 @@ BAD = {
     "shrinkage": (Gaussian(shrinkage=2), "shrinkage must be a number >= 0 and <= 1; got 2"),
     "hidden": (FVBN(n_hidden=[3, 0]), "n_hidden must be a whole number >= 1; got 0"),
     "family": (FVBN(family="gauss"), "Unknown family 'gauss'"),
+    "search": (FVBN(search="all"), "search must be 'auto', 'paper', None or a list of settings"),
+    "searched": (FVBN(search=[{"epochs": 3}]), "Unknown setting to search over 'epochs'"),
 }
 
 
@@ -261,6 +263,72 @@ def test_fvbn_chooses_for_each_column():
     best = max(row["validation"] for row in model.history_)
     shift = model.standardiser_.log_determinant
     assert model.held_out_score().mean >= best + shift - 1e-3
+
+
+def test_fvbn_searches_over_rates_and_decays():
+    """Each column keeps the setting that is best for it when trained alone."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=600)
+    X = np.column_stack([a, np.sin(3 * a) + 0.2 * rng.normal(size=600), rng.normal(size=600)])
+    settings = [
+        {"learning_rate": 0.03, "weight_decay": 0.0},
+        {"learning_rate": 0.03, "weight_decay": 30.0},
+        {"learning_rate": 1e-5},
+    ]
+    some = dict(n_hidden=8, n_components=2, epochs=8, **QUICK)
+    model = FVBN(search=settings, **some).fit(X)
+    alone = [FVBN(search=[setting], **some).fit(X) for setting in settings]
+    scores = np.array([[column["validation"] for column in other.chosen_] for other in alone])
+    best = scores.argmax(0)
+    for d, column in enumerate(model.chosen_):
+        assert column == alone[best[d]].chosen_[d]
+        terms = alone[best[d]].log_conditionals(X)[:, d]
+        np.testing.assert_allclose(model.log_conditionals(X)[:, d], terms, atol=1e-4)
+    assert model.chosen_[1]["weight_decay"] == 0.0
+    assert len(FVBN(search="paper")._candidates()) == 96
+    assert len(FVBN(search="paper", n_components=[2, 3], n_hidden=[4, 5])._candidates()) == 192
+    assert len(FVBN(recipe="paper")._candidates()) == len(FVBN(search=None)._candidates()) == 1
+
+
+def test_fvbn_trains_again_on_all_rows():
+    """Each network until its training rows score as they did at its best epoch."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=500)
+    X = np.column_stack([a, a**2 + 0.2 * rng.normal(size=500)])
+    model = FVBN(n_hidden=[4, 8], n_components=2, epochs=30, retrain=True, **QUICK).fit(X)
+    assert 2 <= len(model.retrain_history_) <= 31
+    assert model.retrain_history_[-1]["validation"] is None
+    assert model.n_hidden_ in (4, 8)
+    first = FVBN(n_hidden=[4, 8], n_components=2, epochs=30, **QUICK).fit(X)
+    assert model.chosen_ == first.chosen_
+    assert model.score(X) != first.score(X)
+    assert model.score(X) > first.score(X) - 0.2
+
+
+def test_fvbn_goes_on_from_a_checkpoint(tmp_path):
+    X = make_X(80)
+    some = dict(n_hidden=3, n_components=[1, 2], **QUICK)
+    whole = FVBN(epochs=4, **some).fit(X)
+    again = FVBN(epochs=4, checkpoint=tmp_path, **some).fit(X)
+    assert list(tmp_path.rglob("*.safetensors"))
+    resumed = FVBN(epochs=4, checkpoint=tmp_path, **some).fit(X)
+    np.testing.assert_allclose(again.score_samples(X), whole.score_samples(X))
+    np.testing.assert_allclose(resumed.score_samples(X), whole.score_samples(X))
+
+
+def test_all_sizes_at_once_are_as_good_as_one_after_the_other():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(300, 4))
+    model = MixtureOfFactorAnalyzers([1, 2], [1, 2, 4], **QUICK).fit(X)
+    assert len(model.search_) == 6
+    for found in model.search_:
+        K, q = found["n_components"], found["n_factors"]
+        alone = MixtureOfFactorAnalyzers(K, q, **QUICK).fit(X)
+        assert found["validation"] == pytest.approx(alone.search_[0]["validation"], abs=0.1)
+    kept = max(model.search_, key=lambda found: found["validation"])
+    assert (kept["n_components"], kept["n_factors"]) == (model.n_components_, model.n_factors_)
+    assert len(model.history_) > kept["best_epoch"] == model.best_epoch_
+    assert model.history_[model.best_epoch_]["validation"] == kept["validation"]
 
 
 def test_fvbn_networks_are_separate():
@@ -301,11 +369,12 @@ def test_progress_is_drawn_when_asked(capfd):
     for model in (
         FVBN(n_hidden=[1, 4], epochs=40, patience=1, verbose=1, **QUICK),
         MixtureOfGaussians([1, 2], verbose=1, **QUICK),
+        MixtureOfFactorAnalyzers([1, 2], verbose=1, **QUICK),
     ):
         model.fit(X)
         shown = capfd.readouterr()
         assert shown.out == ""
-        assert "held out" in shown.err
+        assert " nats" in shown.err
         assert "nan" not in shown.err
 
 

@@ -8,8 +8,9 @@ from torch import Generator
 
 from rnade.nn import MixtureOfFactorAnalyzersModule
 from rnade.training import EMSettings, RowSet, em_bank, fit_mixture
-from rnade.training.em_bank import Size, fit_sizes
+from rnade.training.em_bank import fit_sizes
 from rnade.training.nested_starts import nested_starts, symmetric, upper_pairs
+from rnade.training.sized import Size
 from tests.test_em import floor, make_rows
 
 SIZES = [Size(1, 2), Size(3, 1), Size(3, 5), Size(6, 2)]
@@ -132,6 +133,8 @@ def test_dead_components_are_revived():
     torch.testing.assert_close(now.alpha[0, :2].sum(), torch.tensor(1.0, dtype=torch.float64))
     found = search.run()
     assert found.best_scores[0, 0] > -5
+    assert found.outcome(0, 0).history[0]["revived"] == 1
+    assert found.outcome(0, 1).history[-1]["revived"] == 0
 
 
 def test_batches_are_refused():

@@ -1,9 +1,17 @@
 """A mixture of factor analysers as a scikit-learn estimator."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
+
+from rnade.estimators.density import Rows
 from rnade.estimators.mixtures import MOST_COMPONENTS, AbstractMixtureEstimator, even_numbers
-from rnade.nn import MixtureOfFactorAnalyzersModule
+from rnade.nn import AbstractGaussianMixture, MixtureOfFactorAnalyzersModule
+from rnade.progress import training_bar
+from rnade.training import Outcome, RowSet
+from rnade.training.em_bank import fit_sizes
+from rnade.training.sized import Size
 
 
 class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
@@ -126,6 +134,34 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
 
     def _empty_module(self, n_dimensions: int) -> MixtureOfFactorAnalyzersModule:
         return MixtureOfFactorAnalyzersModule(n_dimensions, self.n_components_, self.n_factors_)
+
+    def _train_sizes(
+        self, training: Rows, held_out: Rows, seed: int, candidates: Sequence[dict[str, int]]
+    ) -> Iterator[tuple[AbstractGaussianMixture, Outcome]]:
+        """Train mixtures of all sizes at once, where that is exact and fits the search."""
+        x, floor = training.x, self._floor()
+        plain = self.init == "k-means++" and self.n_init == 1 and self.batch_size is None
+        if not (
+            plain and len(candidates) > 1 and x.dtype == torch.float64 and bool((floor > 0).all())
+        ):
+            yield from super()._train_sizes(training, held_out, seed, candidates)
+            return
+        sizes = [Size(**candidate) for candidate in candidates]
+        for size in sizes:  # raises on sizes that cannot be
+            self._make_module(x.shape[1], size._asdict())
+        rows = RowSet(
+            x,
+            seed,
+            weights=training.weights,
+            validation=held_out.x,
+            validation_weights=held_out.weights,
+        )
+        settings = self._settings()
+        what = f"{len(sizes)} sizes"
+        with training_bar(what, settings.max_iter, shown=self.verbose > 0) as on_epoch:
+            found = fit_sizes([rows], sizes, settings, floor=floor, on_epoch=on_epoch)
+        for g in range(len(sizes)):
+            yield found.module(0, g), found.outcome(0, g)
 
     def _search_range(self, name: str, n_rows: int, n_dimensions: int) -> range:
         if name == "n_factors":

@@ -2,7 +2,7 @@
 
 import abc
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -122,8 +122,9 @@ class AbstractMixtureEstimator(AbstractConditionalsEstimator):
             return self._train_one(training, None, seed, target, sizes)
         best: tuple[AbstractGaussianMixture, Outcome] | None = None
         self.search_ = []
-        for sizes in self._candidates(*training.x.shape):
-            trained = self._train_one(training, held_out, seed, target, sizes)
+        candidates = self._candidates(*training.x.shape)
+        everything = self._train_sizes(training, held_out, seed, candidates)
+        for sizes, trained in zip(candidates, everything, strict=True):
             outcome = trained[1]
             self.search_.append(
                 sizes
@@ -139,6 +140,13 @@ class AbstractMixtureEstimator(AbstractConditionalsEstimator):
                     setattr(self, f"{name}_", sizes[name])
         assert best is not None
         return best
+
+    def _train_sizes(
+        self, training: Rows, held_out: Rows, seed: int, candidates: Sequence[dict[str, int]]
+    ) -> Iterator[tuple[AbstractGaussianMixture, Outcome]]:
+        """Train a mixture of each size: here one after the other."""
+        for sizes in candidates:
+            yield self._train_one(training, held_out, seed, None, sizes)
 
     def _train_one(
         self,

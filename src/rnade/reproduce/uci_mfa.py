@@ -11,7 +11,8 @@ from torch import Tensor
 
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import EMSettings, RowSet
-from rnade.training.em_bank import Size, Sized, fit_sizes
+from rnade.training.em_bank import fit_sizes
+from rnade.training.sized import Size, Sized
 
 # Section 4.1: even numbers of components, and even numbers of factors from 2 to D.
 COMPONENTS = range(2, 51, 2)

@@ -12,74 +12,28 @@ whatever the number of factors: right for tables of few columns and a search ove
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
-from rnade.nn.mfa import MixtureOfFactorAnalyzersModule, factors_of
+from rnade.nn.mfa import factors_of
 from rnade.nn.mixture import BLOCK, log_joint_of_factors
 from rnade.training.bank import RowSet
 from rnade.training.em import EMSettings
 from rnade.training.em_steps import DEAD_ROWS
 from rnade.training.nested_starts import nested_starts, symmetric, upper_pairs
+from rnade.training.run import HistoryRow
 from rnade.training.scoring import ScoredRows
+from rnade.training.sized import Components, Layout, Size, Sized
+from rnade.training.starts import N_CLUSTERED
 
 # Numbers in the largest array that a step makes, by device.
 CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**28}
-
-
-class Size(NamedTuple):
-    """Of a mixture: components K and factors q."""
-
-    n_components: int
-    n_factors: int
-
-
-class Components(NamedTuple):
-    """Parameters of C components in each of R sets."""
-
-    alpha: Float[Tensor, "R C"]
-    mu: Float[Tensor, "R C D"]
-    Lambda: Float[Tensor, "R C D q"]
-    psi: Float[Tensor, "R C D"]
-
-    def where(self, chosen: Tensor, other: "Components") -> "Components":
-        """Those of `chosen` components, of shape (R, C), and of another's for the rest."""
-        pairs = zip(self, other, strict=True)
-        return Components(
-            *[torch.where(chosen.view(*chosen.shape, *[1] * (a.ndim - 2)), a, b) for a, b in pairs]
-        )
-
-    def of(self, at: Tensor) -> "Components":
-        """Some components of every set."""
-        return Components(*[t[:, at] for t in self])
-
-
-class _Layout:
-    """Where the components of each of G mixtures stand, and which mixture a component is of."""
-
-    def __init__(self, sizes: Sequence[Size], device: torch.device) -> None:
-        counts = torch.tensor([size.n_components for size in sizes])
-        first = counts.cumsum(0) - counts
-        k = torch.arange(int(counts.max()))
-        # Beyond a mixture's own components stands place C, which has no mass.
-        self.places = torch.where(k < counts[:, None], first[:, None] + k, int(counts.sum())).to(
-            device
-        )
-        self.mixture_of = torch.arange(len(sizes)).repeat_interleave(counts).to(device)
-
-    def by_mixture(self, values: Tensor, missing: float) -> Tensor:
-        """Values (..., C) as (..., G, K), with `missing` beyond a mixture's own components."""
-        return F.pad(values, (0, 1), value=missing)[..., self.places]
-
-    def to_components(self, values: Tensor) -> Tensor:
-        """Values (..., G) for each component of the mixtures, (..., C)."""
-        return values[..., self.mixture_of]
 
 
 class _Moments(NamedTuple):
@@ -92,41 +46,6 @@ class _Moments(NamedTuple):
     worst: Tensor  # (R, G, D): the row that is least likely
 
 
-@dataclass(frozen=True)
-class Sized:
-    """Mixtures of G sizes, fitted to R sets of rows.
-
-    Attributes
-    ----------
-    sizes : list of Size
-    components : Components
-        Those that were kept.
-    best_scores, train_at_best : Tensor of shape (R, G)
-        Mean log-likelihood of the validation rows (training rows where there are none) and of the
-        training rows, of the parameters kept.
-    best_iterations : Tensor of shape (R, G)
-    """
-
-    sizes: list[Size]
-    components: Components
-    best_scores: Tensor
-    train_at_best: Tensor
-    best_iterations: Tensor
-
-    def module(self, which: int, size: int) -> MixtureOfFactorAnalyzersModule:
-        """Give the mixture of one set and size."""
-        K, q = self.sizes[size]
-        first = sum(other.n_components for other in self.sizes[:size])
-        alpha, mu, Lambda, psi = (t[which, first : first + K] for t in self.components)
-        module = MixtureOfFactorAnalyzersModule(mu.shape[-1], K, q).to(mu)
-        with torch.no_grad():
-            module.log_alpha.copy_(alpha.log()[None])
-            module.mu.copy_(mu[None])
-            module.Lambda.copy_(Lambda[None, ..., :q])
-            module.log_psi.copy_(psi.log()[None])
-        return module
-
-
 @torch.no_grad()
 def fit_sizes(
     sets: Sequence[RowSet],
@@ -135,6 +54,7 @@ def fit_sizes(
     *,
     floor: Float[Tensor, " D"],
     targets: Float[Tensor, "R G"] | None = None,
+    on_epoch: Callable[[HistoryRow], None] | None = None,
 ) -> Sized:
     """Fit mixtures of all sizes to each set of rows, and keep the parameters that score best.
 
@@ -152,10 +72,12 @@ def fit_sizes(
         Smallest variance of the noise along each column.
     targets : Tensor of shape (R, G), optional
         Mean log-likelihoods of the training rows at which a mixture stops.
+    on_epoch : callable, optional
+        Called after each iteration with the scores of the best mixtures so far.
     """
     if settings.batch_size is not None:
         raise ValueError("A search over sizes takes all rows at once; got a batch_size.")
-    return _Search(list(sets), list(sizes), settings, floor, targets).run()
+    return _Search(list(sets), list(sizes), settings, floor, targets).run(on_epoch)
 
 
 class _Search:
@@ -178,7 +100,7 @@ class _Search:
         )
         self.n_rows = torch.tensor([[len(s.x)] for s in sets], dtype=x.dtype, device=x.device)
         R, G = len(sets), len(sizes)
-        self.layout = _Layout(sizes, x.device)
+        self.layout = Layout(sizes, x.device)
         self.now = self._start([s.seed for s in sets])
         self.kept = Components(*[t.clone() for t in self.now])
         self.at = torch.arange(self.now.alpha.shape[1], device=x.device)  # places among the kept
@@ -189,28 +111,52 @@ class _Search:
         if targets is not None:
             self.targets = targets.to(x)
         self.before = self.best_scores.clone()
+        self.revived = torch.zeros_like(self.best_iterations)
+        self.curves: list[Tensor] = []
         self.running = torch.ones(R, G, dtype=torch.bool, device=x.device)
         self.live = torch.arange(G, device=x.device)  # sizes of which a mixture still trains
 
-    def run(self) -> Sized:
+    def run(self, on_epoch: Callable[[HistoryRow], None] | None = None) -> Sized:
         """Iterate until every mixture has stopped."""
+        began, seconds = time.perf_counter(), []
         for iteration in range(self.settings.max_iter + 1):
             moments = self._expectation()
             self._look(iteration, moments.log_likelihood)
+            seconds.append(time.perf_counter() - began)
+            if on_epoch is not None:
+                on_epoch(self._row(iteration))
             if iteration == self.settings.max_iter or not bool(self.running.any()):
                 break
             self.now = self._maximised(moments)
             self._pack()
         return Sized(
-            self.sizes, self.kept, self.best_scores, self.train_at_best, self.best_iterations
+            self.sizes,
+            self.kept,
+            self.best_scores,
+            self.train_at_best,
+            self.best_iterations,
+            torch.stack(self.curves).cpu(),
+            seconds,
         )
+
+    def _row(self, iteration: int) -> HistoryRow:
+        """What a progress bar shows."""
+        held_out = None if self.validation is None else float(self.best_scores.max())
+        return {
+            "epoch": iteration,
+            "train": float(self.train_at_best.max()),
+            "validation": held_out,
+        }
 
     def _start(self, seeds: Sequence[int]) -> Components:
         """Clusters of each number of components; of their correlations the largest factors."""
         counts = sorted({size.n_components for size in self.sizes})
-        alpha, mu, covariance = nested_starts(
-            self.training.x, self.training.weights, counts, seeds, self.floor
-        )
+        x, weights = self.training
+        if x.shape[1] > N_CLUSTERED:
+            some = torch.randperm(x.shape[1], generator=Generator().manual_seed(seeds[0]))
+            some = some[:N_CLUSTERED].to(x.device)
+            x, weights = x[:, some], weights[:, some]
+        alpha, mu, covariance = nested_starts(x, weights, counts, seeds, self.floor)
         first = dict(zip(counts, torch.tensor([0, *counts]).cumsum(0).tolist(), strict=False))
         at = torch.cat([torch.arange(first[K], first[K] + K) for K, _ in self.sizes]).to(mu.device)
         most = max(size.n_factors for size in self.sizes)
@@ -297,6 +243,7 @@ class _Search:
         dead = self.layout.by_mixture((~alive).to(worst), 0.0)  # (R, G, K)
         heaviest = self.layout.by_mixture(now.alpha, -1.0).argmax(-1)
         wanted = dead.amax(-1) > 0
+        self.revived[:, self.live] += wanted
         places = self.layout.places.expand(len(worst), -1, -1)
         here, like = (
             places.gather(-1, at[..., None])[..., 0] for at in (dead.argmax(-1), heaviest)
@@ -321,6 +268,12 @@ class _Search:
             scores = torch.zeros_like(train)
             for rows, _, log_p in self._densities(self.validation.x):
                 scores += (log_p * self.validation.weights[:, rows, None]).sum(1)
+        curves = torch.full((3, *self.best_scores.shape), math.nan).to(train)
+        curves[2] = self.revived
+        curves[0][:, live] = torch.where(self.running, train, math.nan)
+        if self.validation is not None:
+            curves[1][:, live] = torch.where(self.running, scores, math.nan)
+        self.curves.append(curves)
         better = self.running & torch.isfinite(scores)
         if self.validation is not None:
             better &= scores > self.best_scores[:, live]
@@ -348,12 +301,12 @@ class _Search:
         self.now, self.at = self.now.of(components), self.at[components]
         self.live = self.live[wanted]
         self.running, self.before = self.running[:, wanted], self.before[:, wanted]
-        self.layout = _Layout([self.sizes[g] for g in self.live.tolist()], self.at.device)
+        self.layout = Layout([self.sizes[g] for g in self.live.tolist()], self.at.device)
 
 
 def spd_inverse(matrices: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
     """Inverses of positive definite matrices, all at once on a GPU too."""
     L = torch.linalg.cholesky(matrices)
     eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
-    inverse = torch.linalg.solve_triangular(L, eye, upper=False)
+    inverse: Tensor = torch.linalg.solve_triangular(L, eye, upper=False)
     return inverse.mT @ inverse

@@ -27,7 +27,7 @@ def nested_starts(
     ----------
     x : Tensor of shape (R, N, D)
     weights : Tensor of shape (R, N)
-        Of each set they sum to 1; a row of weight 0 is as good as absent.
+        A row of weight 0 is as good as absent.
     counts : sequence of int
         Numbers of components.
     seeds : sequence of R ints
@@ -44,7 +44,7 @@ def nested_starts(
     R, N, D = x.shape
     most, S = max(counts), len(counts)
     n_rows = (weights > 0).sum(1).to(x)[:, None, None]  # (R, 1, 1)
-    w = weights[..., None] * n_rows  # (R, N, 1), 1 on average
+    w = weights[..., None] * (n_rows / weights.sum(1)[:, None, None])  # (R, N, 1), 1 on average
     centres = _spread_rows(x, weights, most, seeds)[:, None].repeat(1, S, 1, 1)  # (R, S, most, D)
     used = torch.arange(most) < torch.tensor(list(counts))[:, None]
     used = used.to(x.device)  # (S, most)
