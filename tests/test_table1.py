@@ -91,7 +91,7 @@ def test_variants_are_what_they_say():
     for name, expected in (("paper", np.log(spacing)), ("broad", spacing)):
         biases = start(name).b.detach().numpy()[0, :, 2 * K :]
         np.testing.assert_allclose(biases, np.repeat(expected[:, None], K, 1), rtol=1e-5)
-    assert start("authors").decayed() == ["W", "c"]
+    assert start("released").decayed() == ["W", "c"]
     assert start("decay-all").decayed() == ["W", "c", "V"]
     assert start("paper").decayed() == ["W"]
 

@@ -58,8 +58,11 @@ VARIANTS = {
     "broad-laplace": Variant(
         "Laplaces, scales start broad", Protocol(PART, broad_start=True), family="laplace"
     ),
-    "authors": _changed(
-        "scales start broad, decay of c too", broad_start=True, decayed=("W", "c")
+    "released": _changed(
+        "scales start broad, decay of c too, momentum 0.9: the authors' released code",
+        broad_start=True,
+        decayed=("W", "c"),
+        recipe={"momentum": 0.9},
     ),
     "weights-0.1": _changed("starting weights of deviation 0.1", recipe={"weight_scale": 0.1}),
     "quantiles": _changed("means start at quantiles", recipe={"spread": "quantile"}),
