@@ -221,11 +221,11 @@ def _cells(records: Mapping[str, Record], dataset: str) -> dict[tuple[str, str],
             results.setdefault(record["job"]["model"], []).append(record["result"])
     cells = {}
     for name, found in results.items():
-        label = VARIANTS[name].label
-        for rule, column in RULES.items():
-            cells[label, column] = _cell([result["rules"][rule] for result in found])
-        for rule, column in ROW_RULES.items():
-            cells[label, column] = _cell([result[rule] for result in found])
+        for rule, column in {**RULES, **ROW_RULES}.items():
+            values = [{**result, **result["rules"]}.get(rule) for result in found]
+            # A rule that came later is not in older records.
+            if None not in values:
+                cells[VARIANTS[name].label, column] = _cell(values)
     return cells
 
 
