@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import measure, record, tables  # noqa: E402
+from benchmarks import measure, record, table1_page, tables  # noqa: E402
 from benchmarks.measure import Timing  # noqa: E402
 from benchmarks.providers import Shape  # noqa: E402
 
@@ -108,3 +108,11 @@ def test_the_gpu_benchmark_can_be_imported_without_a_gpu():
         pytest.skip("needs Triton")
     program = "import benchmarks.bench_gpu_kernels"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_the_page_of_table1_is_that_of_its_records():
+    """No figure is typed by hand: python -m benchmarks.table1_page writes them."""
+    page = table1_page.PAGE.read_text()
+    assert table1_page.with_blocks(page) == page
+    for name in table1_page.BLOCKS:
+        assert f"<!-- {name} -->" in page

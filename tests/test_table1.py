@@ -91,14 +91,14 @@ def test_variants_are_what_they_say():
     for name, expected in (("paper", np.log(spacing)), ("broad", spacing)):
         biases = start(name).b.detach().numpy()[0, :, 2 * K :]
         np.testing.assert_allclose(biases, np.repeat(expected[:, None], K, 1), rtol=1e-5)
-    assert start("authors").decayed() == ["W", "c"]
+    assert start("released").decayed() == ["W", "c"]
     assert start("decay-all").decayed() == ["W", "c", "V"]
     assert start("paper").decayed() == ["W"]
 
 
 def test_other_libraries_are_chosen_by_validation_and_fitted_to_all_rows():
     settings = [{"bandwidth": 0.01}, {"bandwidth": 0.4}]
-    fitted = list(peers.fit_peer(peers.fit_kernels, settings, FOLDS, CPU, True))
+    fitted = list(peers.fit_peer(peers.fit_kernels, settings, settings, FOLDS, CPU, True))
     for fold, found in zip(FOLDS, fitted, strict=True):
         assert found.details["chosen"] == {"bandwidth": 0.4}
         oracle = KernelDensity(bandwidth=0.4).fit(np.concatenate([fold.train, fold.validation]))
@@ -108,7 +108,7 @@ def test_other_libraries_are_chosen_by_validation_and_fitted_to_all_rows():
 def test_processes_give_what_one_gives():
     settings = [{"n_components": 1}, {"n_components": 2}]
     alone, together = (
-        list(peers.fit_peer(peers.fit_mixture, settings, FOLDS, CPU, quick))
+        list(peers.fit_peer(peers.fit_mixture, settings, settings, FOLDS, CPU, quick))
         for quick in (True, False)
     )
     for a, b in zip(alone, together, strict=True):

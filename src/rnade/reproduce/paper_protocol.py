@@ -96,7 +96,7 @@ class Searched:
     @property
     def test(self) -> Array:
         """Mean log-likelihoods of the test rows, of shape (n_settings,)."""
-        return self.test_terms.sum(1)
+        return np.asarray(self.test_terms.sum(1))
 
 
 def fit_paper(

@@ -38,6 +38,7 @@ KERNELS = _all_of(
     kernel=("gaussian", "exponential"),
 )
 FLOWS = _all_of(transforms=(3,), learning_rate=(1e-3, 5e-3))
+QUICK_FLOWS = [{"transforms": 1, "learning_rate": 5e-3, "epochs": 3}]
 # Of flows: two hidden layers, rows in a minibatch, epochs at most, and epochs without a better
 # validation score after which training stops.
 HIDDEN, BATCH, EPOCHS, PATIENCE = (64, 64), 256, 100, 10
@@ -64,12 +65,13 @@ FitOne = Callable[[Settings, Array, Array, int], tuple[Array, int]]
 def fit_peer(
     fit_one: FitOne,
     settings: Sequence[Settings],
+    quick_settings: Sequence[Settings],
     folds: Sequence[FoldRows],
     device: torch.device,
     quick: bool,
 ) -> Iterator[Fitted]:
     """Choose settings by validation rows in every fold, and fit them to all training rows."""
-    tried = settings[:: max(1, len(settings) // 2)] if quick else settings
+    tried = quick_settings if quick else settings
     side_by_side = map if quick else _workers().map
     trials = list(
         side_by_side(
@@ -169,7 +171,7 @@ def fit_flow(
     rows = torch.Generator().manual_seed(0)
     optimiser = torch.optim.Adam(flow.parameters(), lr=settings["learning_rate"])
     best, best_mean, best_epoch = np.full(len(y), -np.inf), -np.inf, 0
-    for epoch in range(1, (epochs or EPOCHS) + 1):
+    for epoch in range(1, (epochs or settings.get("epochs", EPOCHS)) + 1):
         for batch in torch.split(torch.randperm(len(x), generator=rows), BATCH):
             loss = -flow().log_prob(x[batch]).mean()
             optimiser.zero_grad()

@@ -58,8 +58,11 @@ VARIANTS = {
     "broad-laplace": Variant(
         "Laplaces, scales start broad", Protocol(PART, broad_start=True), family="laplace"
     ),
-    "authors": _changed(
-        "scales start broad, decay of c too", broad_start=True, decayed=("W", "c")
+    "released": _changed(
+        "scales start broad, decay of c too, momentum 0.9: the authors' released code",
+        broad_start=True,
+        decayed=("W", "c"),
+        recipe={"momentum": 0.9},
     ),
     "weights-0.1": _changed("starting weights of deviation 0.1", recipe={"weight_scale": 0.1}),
     "quantiles": _changed("means start at quantiles", recipe={"spread": "quantile"}),
@@ -103,6 +106,12 @@ class Table1Variants(AbstractExperiment):
     datasets = UCI_SETS
     models = tuple(VARIANTS)
     n_folds = 10
+
+    def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
+        """The chosen data sets; without a choice the quick version takes the smallest."""
+        if choice.quick and choice.datasets is None:
+            return ("boston",)
+        return super().chosen_datasets(choice)
 
     def plan(self, choice: Choice) -> list[list[Job]]:
         """One job a fold; the folds of a data set and variant are one group."""
@@ -212,11 +221,11 @@ def _cells(records: Mapping[str, Record], dataset: str) -> dict[tuple[str, str],
             results.setdefault(record["job"]["model"], []).append(record["result"])
     cells = {}
     for name, found in results.items():
-        label = VARIANTS[name].label
-        for rule, column in RULES.items():
-            cells[label, column] = _cell([result["rules"][rule] for result in found])
-        for rule, column in ROW_RULES.items():
-            cells[label, column] = _cell([result[rule] for result in found])
+        for rule, column in {**RULES, **ROW_RULES}.items():
+            values = [{**result, **result["rules"]}.get(rule) for result in found]
+            # A rule that came later is not in older records.
+            if None not in values:
+                cells[VARIANTS[name].label, column] = _cell(values)
     return cells
 
 

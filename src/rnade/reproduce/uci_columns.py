@@ -23,7 +23,7 @@ _PAPER_SETTINGS = {
 def _flow(kind: str) -> Column:
     return Column(
         f"zuko {kind}",
-        partial(peers.fit_peer, partial(peers.fit_flow, kind), peers.FLOWS),
+        partial(peers.fit_peer, partial(peers.fit_flow, kind), peers.FLOWS, peers.QUICK_FLOWS),
         {
             "grid": peers.FLOWS,
             "hidden": list(peers.HIDDEN),
@@ -45,12 +45,12 @@ COLUMNS = {
     "rnade-ensemble": Column("RNADE, ensemble", fit_ensembles, ENSEMBLE_SETTINGS),
     "gaussian-mixture": Column(
         "scikit-learn GaussianMixture",
-        partial(peers.fit_peer, peers.fit_mixture, peers.MIXTURES),
+        partial(peers.fit_peer, peers.fit_mixture, peers.MIXTURES, peers.MIXTURES[:2]),
         {"grid": peers.MIXTURES},
     ),
     "kernel-density": Column(
         "scikit-learn KernelDensity",
-        partial(peers.fit_peer, peers.fit_kernels, peers.KERNELS),
+        partial(peers.fit_peer, peers.fit_kernels, peers.KERNELS, peers.KERNELS[-2:]),
         {"grid": peers.KERNELS},
     ),
     "zuko-nsf": _flow("NSF"),

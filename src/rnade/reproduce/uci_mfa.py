@@ -49,15 +49,17 @@ def _fitted(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> Ite
     D = folds[0].train.shape[1]
     components, factors = COMPONENTS, range(2, D + 1, 2)
     sizes = [Size(*size) for size in itertools.product(components, factors)]
+    search, final = SEARCH, AGAIN
     if quick:
-        sizes = sizes[:: len(sizes) // 3]
+        sizes = sizes[:2]
+        search, final = (dataclasses.replace(each, max_iter=5) for each in (SEARCH, AGAIN))
     floor = torch.full((D,), FLOOR, dtype=torch.float64, device=device)
 
     def tensor(rows: Any) -> Tensor:
         return torch.as_tensor(rows, dtype=torch.float64).to(device)
 
     sets = [RowSet(tensor(f.train), f.number, validation=tensor(f.validation)) for f in folds]
-    searched = fit_sizes(sets, sizes, SEARCH, floor=floor)
+    searched = fit_sizes(sets, sizes, search, floor=floor)
     chosen = searched.best_scores.argmax(1).tolist()
     # Every chosen size is fitted in every fold, and stops at once where it is not wanted.
     unique = sorted(set(chosen))
@@ -66,7 +68,7 @@ def _fitted(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> Ite
         targets[k, unique.index(g)] = searched.train_at_best[k, g]
     everything = [RowSet(tensor(f.all_training), f.number) for f in folds]
     again = fit_sizes(
-        everything, [sizes[g] for g in unique], AGAIN, floor=floor, targets=targets.to(device)
+        everything, [sizes[g] for g in unique], final, floor=floor, targets=targets.to(device)
     )
     for k, (fold, g) in enumerate(zip(folds, chosen, strict=True)):
         last = unique.index(g)
