@@ -125,6 +125,7 @@ def density(packed: Packed, x: Tensor, *, summed: bool) -> Tensor:
             SUMMED=summed,
             num_warps=tiles.warps,
             num_stages=tiles.stages,
+            maxnreg=tiles.registers,
         )
     return out
 
@@ -149,7 +150,15 @@ def sampling(packed: Packed, uniform: Tensor, noise: Tensor, out: Tensor) -> Non
             **packed.constants,
             num_warps=tiles.warps,
             num_stages=tiles.stages,
+            maxnreg=tiles.registers,
         )
+
+
+@functools.cache
+def early(device: torch.device) -> dict[str, bool]:
+    """Options of kernels that may begin while the one before ends, where the device can do it."""
+    can = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"EARLY": can, "launch_pdl": can}
 
 
 def interpreting() -> bool:

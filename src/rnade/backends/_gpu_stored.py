@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rnade.backends import _gpu_tiling as tiling
-from rnade.backends._gpu_launch import Request, current
+from rnade.backends._gpu_launch import Request, current, early
 from rnade.backends._gpu_tiling import Tiles
 from rnade.backends.parameters import Parameters
 
@@ -33,7 +33,7 @@ def evaluate(
     gradient: bool,
     gradient_x: bool,
 ) -> tuple[Tensor, Kept]:
-    """Terms (M, B, D), or with weights partial sums (M, D, blocks), and what a gradient needs."""
+    """Terms (M, B, D), or with weights their weighted sums (M,), and what a gradient needs."""
     W, c, rho, V, b, log_floor = parameters
     M, B, D = x.shape
     H, P = V.shape[2:]
@@ -41,6 +41,7 @@ def evaluate(
     order = request.order
     kernels = _gradient_kernels()
     a = x.new_empty(M, D, B, H)
+    count = x.new_empty(M, dtype=torch.int32)
     with current(x.device):
         tiles = tiling.state(M, B, H)
         cut = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
@@ -51,6 +52,7 @@ def evaluate(
             c,
             rho if order is None else order,
             a,
+            count,
             B,
             D,
             H,
@@ -61,12 +63,14 @@ def evaluate(
             HT=tiles.hidden,
             DT=16,
             ORDERED=order is not None,
+            **early(x.device),
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
         tiles = tiling.output(M, B, D, H, request.outputs["NP"])
         blocks = tiling.cdiv(B, tiles.rows)
         value = x.new_empty((M, B, D) if weights is None else (M, D, blocks))
+        total = x.new_empty(M)
         dz = x.new_empty(M, D, B, P) if gradient else value
         dx = x.new_empty(M, B, D) if gradient_x else None
         kernels.output_kernel[(M * D, blocks)](
@@ -78,6 +82,8 @@ def evaluate(
             rho if log_floor is None else log_floor.contiguous(),
             rho if weights is None else weights,
             value,
+            total,
+            count,
             dz,
             value if dx is None else dx,
             B,
@@ -98,10 +104,12 @@ def evaluate(
             GRADIENT=gradient,
             GRADIENT_X=gradient_x,
             SCALE_MEAN=request.scale_mean_gradient,
+            PARTS=512,
+            **early(x.device),
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
-    return value, Kept(a, dz, dx)
+    return value if weights is None else total, Kept(a, dz, dx)
 
 
 @dataclass
@@ -186,6 +194,7 @@ class Gradients:
                 SCALED=scale is not None,
                 ADDED=self.begun,
                 ONE_BLOCK=tiles.rows >= B,
+                **early(x.device),
                 num_warps=tiles.warps,
                 num_stages=tiles.stages,
             )
@@ -232,6 +241,7 @@ class Gradients:
                 PARTS=tiling.power_of_two(parts),
                 ORDERED=order is not None,
                 GRADIENT_X=dx is not None,
+                **early(x.device),
                 num_warps=tiles.warps,
                 num_stages=tiles.stages,
             )

@@ -8,12 +8,16 @@ from typing import NamedTuple
 
 
 class Tiles(NamedTuple):
-    """How a kernel is cut: rows and hidden units of a tile, warps and pipeline stages."""
+    """How a kernel is cut: rows and hidden units of a tile, warps and pipeline stages.
+
+    `registers` is the most that a thread may take, where fewer let more programs run at once.
+    """
 
     rows: int
     hidden: int
     warps: int
     stages: int
+    registers: int | None = None
 
 
 # Blocks from which on a kernel with one program a block fills the chip (132 multiprocessors).
