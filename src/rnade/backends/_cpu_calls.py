@@ -48,11 +48,17 @@ def address_of(function: Callable[..., None], arguments: str, dtype: np.dtype[An
     function : callable
         A module's own function of pointers and whole numbers that returns nothing.
     arguments : str
-        A letter for each argument: "p" a pointer to `dtype`, "i" a whole number.
+        A letter for each argument: "p" a pointer to `dtype`, "n" one to a 32-bit whole number, "c"
+        one to a character, "i" a whole number or an address.
     dtype : float32 or float64
     """
-    pointer = types.CPointer(types.float32 if dtype == np.float32 else types.float64)
-    signature = types.void(*[pointer if letter == "p" else types.int64 for letter in arguments])
+    kinds = {
+        "p": types.CPointer(types.float32 if dtype == np.float32 else types.float64),
+        "n": types.CPointer(types.int32),
+        "c": types.CPointer(types.uint8),
+        "i": types.int64,
+    }
+    signature = types.void(*[kinds[letter] for letter in arguments])
     function = inspect.unwrap(function)
     key = (function, arguments, dtype)
     if key not in _functions:

@@ -25,8 +25,6 @@ LOG_SQRT_2PI = tl.constexpr(_LOG_SQRT_2PI)
 LOG_2 = tl.constexpr(_LOG_2)
 LOG_SCALE_BOUND = tl.constexpr(_LOG_SCALE_BOUND)
 U_BOUND = tl.constexpr(_U_BOUND)
-import os
-OLD_DRAW = tl.constexpr(bool(os.environ.get("TRY_OLD_DRAW")))
 INFINITY = tl.constexpr(math.inf)
 
 
@@ -77,30 +75,17 @@ def draw(
     """
     if FAMILY == "bernoulli":
         return (uniform < tl.sigmoid(_first_column(z))).to(tl.float32)
-    if OLD_DRAW:
-        z_alpha, mu, z_sigma = _columns(z, K, KP, BB)
-        log_sigma = _log_sigma(z_sigma, log_floor, FLOORED)
-        p = tl.exp(z_alpha - tl.max(z_alpha, 1)[:, None])
-        cumulative = tl.cumsum(p, 1)
-        target = uniform * tl.max(cumulative, 1)
-        chosen = tl.sum((cumulative < target[:, None]).to(tl.int32), 1)
-        chosen = tl.minimum(chosen, K - 1)
-        here = tl.arange(0, KP)[None, :] == chosen[:, None]
-        mu = tl.sum(tl.where(here, mu, 0.0), 1)
-        log_sigma = tl.sum(tl.where(here, log_sigma, 0.0), 1)
-        return mu + tl.exp(log_sigma) * noise
-    k, n = tl.arange(0, KP)[None, :], tl.arange(0, z.shape[1])[None, :]
-    at = tl.broadcast_to(tl.minimum(k, K - 1), (BB, KP))
-    z_alpha = tl.where(k < K, tl.gather(z, at, 1), -INFINITY)
+    z_alpha, mu, z_sigma = _columns(z, K, KP, BB)
+    log_sigma = _log_sigma(z_sigma, log_floor, FLOORED)
     p = tl.exp(z_alpha - tl.max(z_alpha, 1)[:, None])
     cumulative = tl.cumsum(p, 1)
-    target = uniform * tl.sum(p, 1)
+    target = uniform * tl.max(cumulative, 1)
     chosen = tl.sum((cumulative < target[:, None]).to(tl.int32), 1)
-    chosen = tl.minimum(chosen, K - 1)[:, None]
-    # Of the other outputs only the chosen component's are looked at.
-    mu = tl.sum(tl.where(n == K + chosen, z, 0.0), 1)
-    z_sigma = tl.sum(tl.where(n == 2 * K + chosen, z, 0.0), 1)
-    return mu + tl.exp(_log_sigma(z_sigma, log_floor, FLOORED)) * noise
+    chosen = tl.minimum(chosen, K - 1)
+    here = tl.arange(0, KP)[None, :] == chosen[:, None]
+    mu = tl.sum(tl.where(here, mu, 0.0), 1)
+    log_sigma = tl.sum(tl.where(here, log_sigma, 0.0), 1)
+    return mu + tl.exp(log_sigma) * noise
 
 
 @triton.jit

