@@ -48,17 +48,11 @@ def address_of(function: Callable[..., None], arguments: str, dtype: np.dtype[An
     function : callable
         A module's own function of pointers and whole numbers that returns nothing.
     arguments : str
-        A letter for each argument: "p" a pointer to `dtype`, "n" one to a 32-bit whole number, "c"
-        one to a character, "i" a whole number or an address.
+        A letter for each argument: "p" a pointer to `dtype`, "i" a whole number.
     dtype : float32 or float64
     """
-    kinds = {
-        "p": types.CPointer(types.float32 if dtype == np.float32 else types.float64),
-        "n": types.CPointer(types.int32),
-        "c": types.CPointer(types.uint8),
-        "i": types.int64,
-    }
-    signature = types.void(*[kinds[letter] for letter in arguments])
+    pointer = types.CPointer(types.float32 if dtype == np.float32 else types.float64)
+    signature = types.void(*[pointer if letter == "p" else types.int64 for letter in arguments])
     function = inspect.unwrap(function)
     key = (function, arguments, dtype)
     if key not in _functions:
@@ -87,6 +81,23 @@ def call(typing_context: Any, address: Any, arguments: Any) -> Any:
 
     words = types.UniTuple(types.int64, len(arguments))
     return types.void(types.int64, words), generate
+
+
+@intrinsic
+def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
+    """An address as a pointer to numbers of the type of `like`."""
+    kind = types.CPointer(like)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(kind))
+
+    return kind(types.int64, like), generate
+
+
+@inlined
+def array_at(address: Any, shape: Any, like: Any) -> Any:
+    """The array of a shape, with numbers of the type of `like`, that lies at an address."""
+    return _numba.carray(_pointer(address, like), shape)
 
 
 @intrinsic
