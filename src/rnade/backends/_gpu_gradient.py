@@ -33,28 +33,9 @@ from typing import no_type_check
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from rnade.backends._gpu_families import epilogue
 from rnade.backends._gpu_kernels import activate, product
-
-
-import os
-TRIGGER = tl.constexpr(bool(os.environ.get("TRY_TRIGGER")))
-
-
-@triton.jit
-@no_type_check
-def begin(EARLY: tl.constexpr):
-    """Wait for the kernels before, where this one may begin EARLY, and let the next one begin.
-
-    Between two kernels of a step the chip would else stand idle while the next one is launched.
-    Nothing may be read or written before this.
-    """
-    if EARLY:
-        gdc_wait()
-        if TRIGGER:
-            gdc_launch_dependents()
 
 
 @triton.jit
@@ -75,7 +56,6 @@ def state_kernel(
     c_ptr,  # (M, H)
     order_ptr,  # (M, D), read if ORDERED
     a_ptr,  # (M, D, B, H), written
-    count_ptr,  # (M,), set to 0 for `output_kernel`
     B,
     D,
     H,
@@ -88,10 +68,8 @@ def state_kernel(
     HT: tl.constexpr,
     DT: tl.constexpr,  # positions taken at a time by the product that starts a chunk
     ORDERED: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """One program: the hidden state of BB rows and HT units over a chunk of positions."""
-    begin(EARLY)
     m = (tl.program_id(0) // n_chunks).to(tl.int64)
     first = (tl.program_id(0) % n_chunks) * chunk
     h = tl.program_id(1) * HT + tl.arange(0, HT)
@@ -100,8 +78,6 @@ def state_kernel(
     ok = row_ok[:, None] & h_ok[None, :]
     x_rows = x_ptr + m * x_stride_m + rows.to(tl.int64) * x_stride_b
     within = rows.to(tl.int64)[:, None] * H + h[None, :]
-    if first + tl.program_id(1) + tl.program_id(2) == 0:
-        tl.store(count_ptr + m, 0)
     a = tl.zeros((BB, HT), tl.float32)
     a += tl.load(c_ptr + m * H + h, mask=h_ok, other=0.0)[None, :]
     for start in tl.range(0, first, DT):
@@ -141,8 +117,6 @@ def output_kernel(
     floor_ptr,  # (M, D), logarithms, read if FLOORED
     weight_ptr,  # (M, B) with the strides below, read if WEIGHTED
     out_ptr,  # (M, B, D) terms; if WEIGHTED (M, D, blocks), weighted sums over a block's rows
-    total_ptr,  # (M,), their sum, written if WEIGHTED
-    count_ptr,  # (M,), programs of a model that have ended, 0 at the start
     dz_ptr,  # (M, D, B, P), written if GRADIENT
     dx_ptr,  # (M, B, D), a term's derivative to its own x_d, written if GRADIENT_X
     B,
@@ -171,11 +145,8 @@ def output_kernel(
     GRADIENT: tl.constexpr,
     GRADIENT_X: tl.constexpr,
     SCALE_MEAN: tl.constexpr,
-    PARTS: tl.constexpr,  # sums that are read at a time
-    EARLY: tl.constexpr,
 ):
     """One program: BB rows of one dimension of one model."""
-    begin(EARLY)
     md = tl.program_id(0).to(tl.int64)
     m, d = md // D, md % D
     rows = (tl.program_id(1) * BB + tl.arange(0, BB)).to(tl.int64)
@@ -222,16 +193,6 @@ def output_kernel(
         weight = tl.load(at, mask=row_ok, other=0.0)
         total = tl.sum(tl.where(row_ok, weight * term, 0.0))
         tl.store(out_ptr + md * tl.num_programs(1) + tl.program_id(1), total)
-        # Whoever ends last adds them up, always in the same order.
-        tl.debug_barrier()
-        n_parts = D * tl.num_programs(1)
-        if tl.atomic_add(count_ptr + m, 1, sem="acq_rel") == n_parts - 1:
-            sums = tl.zeros((PARTS,), tl.float32)
-            for start in tl.range(0, n_parts, PARTS):
-                part = start + tl.arange(0, PARTS)
-                part_ptr = out_ptr + m * n_parts + part
-                sums += tl.load(part_ptr, mask=part < n_parts, other=0.0, volatile=True)
-            tl.store(total_ptr + m, tl.sum(sums))
     else:
         tl.store(out_ptr + (m * B + rows) * D + d, term, mask=row_ok)
     if GRADIENT_X:
@@ -300,10 +261,8 @@ def weight_kernel(
     SCALED: tl.constexpr,
     ADDED: tl.constexpr,
     ONE_BLOCK: tl.constexpr,  # whether BB rows are all: then dz is read once
-    EARLY: tl.constexpr,
 ):
     """One program: all rows of one dimension of one model, for some tiles of hidden units."""
-    begin(EARLY)
     # Last dimension first: its V is what `output_kernel` left in the cache.
     md = (tl.num_programs(0) - 1 - tl.program_id(0)).to(tl.int64)
     m, d = md // D, md % D
@@ -374,39 +333,11 @@ def weight_kernel(
 
 @triton.jit
 @no_type_check
-def chunk_kernel(
-    order_ptr,  # (M, D), read if ORDERED
-    g_ptr,  # (M, D, B, H)
-    sums_ptr,  # (M, chunks, B, H), written: sums of g over a chunk's positions
-    D,
-    size,  # B H
-    chunk,
-    n_chunks,
-    BLOCK: tl.constexpr,
-    ORDERED: tl.constexpr,
-    EARLY: tl.constexpr,
-):
-    """One program: BLOCK elements of the sum over one chunk; the first chunk's is not needed."""
-    begin(EARLY)
-    m = (tl.program_id(0) // (n_chunks - 1)).to(tl.int64)
-    c = tl.program_id(0) % (n_chunks - 1) + 1
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    ok = at < size
-    total = tl.zeros((BLOCK,), tl.float32)
-    for i in tl.range(c * chunk, tl.minimum((c + 1) * chunk, D), num_stages=4):
-        d = dimension_at(order_ptr, m, D, i, ORDERED)
-        total += tl.load(g_ptr + (m * D + d) * size + at, mask=ok, other=0.0)
-    tl.store(sums_ptr + (m * n_chunks + c) * size + at, total, mask=ok)
-
-
-@triton.jit
-@no_type_check
 def input_kernel(
     x_ptr,  # (M, B, D) with the strides below
     W_ptr,  # (M, D, H), read if GRADIENT_X
     order_ptr,  # (M, D), read if ORDERED
     g_ptr,  # (M, D, B, H)
-    sums_ptr,  # (M, chunks, B, H), sums of g over each chunk, read if SUMMED
     drho_parts_ptr,  # (M, D, parts), summed here to spare a launch
     drho_ptr,  # (M, D), written
     dW_ptr,  # (M, blocks, D, H), written: partial sums over a block's rows
@@ -427,11 +358,8 @@ def input_kernel(
     PARTS: tl.constexpr,
     ORDERED: tl.constexpr,
     GRADIENT_X: tl.constexpr,
-    SUMMED: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """One program: BB rows and HT units over a chunk of positions, last position first."""
-    begin(EARLY)
     m = (tl.program_id(0) // n_chunks).to(tl.int64)
     first = (tl.program_id(0) % n_chunks) * chunk
     beyond = tl.minimum(first + chunk, D)
@@ -443,13 +371,9 @@ def input_kernel(
     within = rows[:, None] * H + h[None, :]
     m_block = m * tl.num_programs(2) + block
     da = tl.zeros((BB, HT), tl.float32)
-    if SUMMED:
-        for c in tl.range(tl.program_id(0) % n_chunks + 1, n_chunks, num_stages=4):
-            da += tl.load(sums_ptr + (m * n_chunks + c) * B * H + within, mask=ok, other=0.0)
-    else:
-        for i in tl.range(beyond, D, num_stages=4):
-            d = dimension_at(order_ptr, m, D, i, ORDERED)
-            da += tl.load(g_ptr + (m * D + d) * B * H + within, mask=ok, other=0.0)
+    for i in tl.range(beyond, D, num_stages=4):
+        d = dimension_at(order_ptr, m, D, i, ORDERED)
+        da += tl.load(g_ptr + (m * D + d) * B * H + within, mask=ok, other=0.0)
     for step in tl.range(0, beyond - first, num_stages=4):
         # Here da is the gradient at a_{d+1}, which x_d entered as x_d W_d.
         d = dimension_at(order_ptr, m, D, beyond - 1 - step, ORDERED)

@@ -125,7 +125,6 @@ def density(packed: Packed, x: Tensor, *, summed: bool) -> Tensor:
             SUMMED=summed,
             num_warps=tiles.warps,
             num_stages=tiles.stages,
-            maxnreg=tiles.registers,
         )
     return out
 
@@ -150,15 +149,8 @@ def sampling(packed: Packed, uniform: Tensor, noise: Tensor, out: Tensor) -> Non
             **packed.constants,
             num_warps=tiles.warps,
             num_stages=tiles.stages,
-            maxnreg=tiles.registers,
+            maxnreg=tiling.drawing_registers(tiles, packed.constants["PRECISION"]),
         )
-
-
-@functools.cache
-def early(device: torch.device) -> dict[str, bool]:
-    """Options of kernels that may begin while the one before ends, where the device can do it."""
-    can = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-    return {"EARLY": can, "launch_pdl": can}
 
 
 def interpreting() -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rnade.backends import _gpu_tiling as tiling
-from rnade.backends._gpu_launch import Request, current, early
+from rnade.backends._gpu_launch import Request, current
 from rnade.backends._gpu_tiling import Tiles
 from rnade.backends.parameters import Parameters
 
@@ -33,7 +33,7 @@ def evaluate(
     gradient: bool,
     gradient_x: bool,
 ) -> tuple[Tensor, Kept]:
-    """Terms (M, B, D), or with weights their weighted sums (M,), and what a gradient needs."""
+    """Terms (M, B, D), or with weights partial sums (M, D, blocks), and what a gradient needs."""
     W, c, rho, V, b, log_floor = parameters
     M, B, D = x.shape
     H, P = V.shape[2:]
@@ -41,7 +41,6 @@ def evaluate(
     order = request.order
     kernels = _gradient_kernels()
     a = x.new_empty(M, D, B, H)
-    count = x.new_empty(M, dtype=torch.int32)
     with current(x.device):
         tiles = tiling.state(M, B, H)
         cut = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
@@ -52,7 +51,6 @@ def evaluate(
             c,
             rho if order is None else order,
             a,
-            count,
             B,
             D,
             H,
@@ -63,14 +61,12 @@ def evaluate(
             HT=tiles.hidden,
             DT=16,
             ORDERED=order is not None,
-            **early(x.device),
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
         tiles = tiling.output(M, B, D, H, request.outputs["NP"])
         blocks = tiling.cdiv(B, tiles.rows)
         value = x.new_empty((M, B, D) if weights is None else (M, D, blocks))
-        total = x.new_empty(M)
         dz = x.new_empty(M, D, B, P) if gradient else value
         dx = x.new_empty(M, B, D) if gradient_x else None
         kernels.output_kernel[(M * D, blocks)](
@@ -82,8 +78,6 @@ def evaluate(
             rho if log_floor is None else log_floor.contiguous(),
             rho if weights is None else weights,
             value,
-            total,
-            count,
             dz,
             value if dx is None else dx,
             B,
@@ -104,12 +98,10 @@ def evaluate(
             GRADIENT=gradient,
             GRADIENT_X=gradient_x,
             SCALE_MEAN=request.scale_mean_gradient,
-            PARTS=512,
-            **early(x.device),
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
-    return value if weights is None else total, Kept(a, dz, dx)
+    return value, Kept(a, dz, dx)
 
 
 @dataclass
@@ -194,7 +186,6 @@ class Gradients:
                 SCALED=scale is not None,
                 ADDED=self.begun,
                 ONE_BLOCK=tiles.rows >= B,
-                **early(x.device),
                 num_warps=tiles.warps,
                 num_stages=tiles.stages,
             )
@@ -217,33 +208,12 @@ class Gradients:
         dW = x.new_empty(M, n_blocks, D, H)
         dc = x.new_empty(M, n_blocks, H)
         dx = None if self.x is None else x.new_empty(M, n_tiles, B, D)
-        sums = g
-        summed = D >= tiling.SUMMED_DIMENSIONS and n_chunks > 1
         with current(x.device):
-            if summed:
-                sums = x.new_empty(M, n_chunks, B, H)
-                size = B * H
-                _gradient_kernels().chunk_kernel[
-                    (M * (n_chunks - 1), tiling.cdiv(size, tiling.UPDATE_BLOCK))
-                ](
-                    W if order is None else order,
-                    g,
-                    sums,
-                    D,
-                    size,
-                    chunk,
-                    n_chunks,
-                    BLOCK=tiling.UPDATE_BLOCK,
-                    ORDERED=order is not None,
-                    **early(x.device),
-                    num_warps=4,
-                )
             _gradient_kernels().input_kernel[(M * n_chunks, n_tiles, n_blocks)](
                 x,
                 W,
                 W if order is None else order,
                 g,
-                sums,
                 self.rho_parts,
                 self.rho,
                 dW,
@@ -262,8 +232,6 @@ class Gradients:
                 PARTS=tiling.power_of_two(parts),
                 ORDERED=order is not None,
                 GRADIENT_X=dx is not None,
-                SUMMED=summed,
-                **early(x.device),
                 num_warps=tiles.warps,
                 num_stages=tiles.stages,
             )

@@ -8,16 +8,12 @@ from typing import NamedTuple
 
 
 class Tiles(NamedTuple):
-    """How a kernel is cut: rows and hidden units of a tile, warps and pipeline stages.
-
-    `registers` is the most that a thread may take, where fewer let more programs run at once.
-    """
+    """How a kernel is cut: rows and hidden units of a tile, warps and pipeline stages."""
 
     rows: int
     hidden: int
     warps: int
     stages: int
-    registers: int | None = None
 
 
 # Blocks from which on a kernel with one program a block fills the chip (132 multiprocessors).
@@ -25,8 +21,6 @@ BLOCKS_TO_FILL = 128
 # Programs that the kernels along the positions are cut into where rows and units give fewer.
 STATE_PROGRAMS = 256
 INPUT_PROGRAMS = 512
-# Dimensions from which on a kernel of its own sums chunks of positions for the second of these.
-SUMMED_DIMENSIONS = 128
 # Programs that the kernel of the weights' gradients is cut into where the dimensions give fewer.
 WEIGHT_PROGRAMS = 264
 # Bytes of one dimension's V that are fetched ahead; more would leave room for one block only.
@@ -56,6 +50,15 @@ def on_chip(H: int, NP: int, element_bytes: int) -> Tiles:
     if H <= 128 and NP <= 64:
         return Tiles(64, hidden, 4, stages)
     return Tiles(16, hidden, 4 if H <= 512 and NP <= 128 else 8, stages)
+
+
+def drawing_registers(tiles: Tiles, precision: str) -> int | None:
+    """The most registers that a thread of the sampling kernel may take, or None for no limit.
+
+    Left alone, the exact mode takes 255 and two programs share a multiprocessor; with 168 three
+    do, and a few registers are spilled.
+    """
+    return 168 if precision == "exact" and tiles.rows == 16 and tiles.warps == 4 else None
 
 
 def state(M: int, B: int, H: int) -> Tiles:

@@ -21,10 +21,6 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from rnade.backends._gpu_gradient import begin
-
-import os
-LAST = tl.constexpr("evict_first" if os.environ.get("TRY_HINT") else "")
 INFINITY = tl.constexpr(math.inf)
 
 
@@ -38,10 +34,8 @@ def squares_kernel(
     parts_ptr,  # (M, programs of a model), written
     N: tl.constexpr,
     BLOCK: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """One program: the sum of squares of BLOCK elements of one gradient of one model."""
-    begin(EARLY)
     block, m = tl.program_id(0), tl.program_id(1).to(tl.int64)
     for t in tl.static_range(N):
         if (block >= firsts[t]) & (block < firsts[t + 1]):
@@ -66,10 +60,8 @@ def verdict_kernel(
     n_parts,
     CLIPPED: tl.constexpr,
     BLOCK: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """One program: one model."""
-    begin(EARLY)
     m = tl.program_id(0).to(tl.int64)
     squares = tl.zeros((BLOCK,), tl.float32)
     for start in tl.range(0, n_parts, BLOCK):
@@ -120,9 +112,8 @@ def _moved(
         spread = tl.sqrt(square / tl.load(unbias_ptr + 1)) + EPSILON
         p -= rate * (mean / tl.load(unbias_ptr)) / spread + rate * decay * p
     elif RULE == "momentum":
-        v = tl.load(first_ptr, mask=moves, other=0.0, eviction_policy=LAST)
-        v = momentum * v - rate * (g + decay * p)
-        tl.store(first_ptr, v, mask=moves, eviction_policy=LAST)
+        v = momentum * tl.load(first_ptr, mask=moves, other=0.0) - rate * (g + decay * p)
+        tl.store(first_ptr, v, mask=moves)
         p += v
     else:
         p -= rate * (g + decay * p)
@@ -155,10 +146,8 @@ def update_kernel(
     BETA_2: tl.constexpr,
     EPSILON: tl.constexpr,
     BLOCK: tl.constexpr,
-    EARLY: tl.constexpr,
 ):
     """One program: BLOCK elements of one tensor of one model."""
-    begin(EARLY)
     block, m = tl.program_id(0), tl.program_id(1).to(tl.int64)
     usable = tl.load(usable_ptr + m) != 0
     rate, scale = tl.load(rate_ptr + m), tl.load(scale_ptr + m)
@@ -170,8 +159,7 @@ def update_kernel(
             at = (block - firsts[t]) * BLOCK + tl.arange(0, BLOCK)
             ok = at < sizes[t]
             moves = at < tl.where(usable, sizes[t], 0)
-            g_ptr = gradients[t] + m * strides[t] + at
-            g = scale * tl.load(g_ptr, mask=moves, other=0.0, eviction_policy=LAST)
+            g = scale * tl.load(gradients[t] + m * strides[t] + at, mask=moves, other=0.0)
             at = m * sizes[t] + at
             p = tl.load(parameters[t] + at, mask=ok, other=0.0)
             decay = 0.0

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from rnade.backends import _gpu_tiling as tiling
-from rnade.backends._gpu_launch import current, early, has_triton, interpreting
+from rnade.backends._gpu_launch import current, has_triton, interpreting
 from rnade.backends.updates import Counts, Rule
 
 # Parameters that one update takes.
@@ -51,7 +51,6 @@ def judge(
             parts,
             N=len(gradients),
             BLOCK=tiling.SQUARES_BLOCK,
-            **early(loss.device),
             num_warps=4,
         )
         _kernels().verdict_kernel[(M,)](
@@ -65,7 +64,6 @@ def judge(
             parts.shape[1],
             CLIPPED=clip_norm is not None,
             BLOCK=128,
-            **early(loss.device),
             num_warps=1,
         )
     return scale, usable
@@ -113,7 +111,6 @@ def update(
             BETA_2=rule.constants[1],
             EPSILON=rule.constants[2],
             BLOCK=tiling.UPDATE_BLOCK,
-            **early(rate.device),
             num_warps=4,
         )
 
