@@ -211,6 +211,7 @@ def has(package: str) -> bool:
 
 
 FUSED = {"cpu": "cpu", "cuda": "gpu"}
+PRODUCTS_ALONE = "products alone"  # of the fused CPU kernels: what they could reach at best
 
 
 def our_backends(device: str) -> list[str]:
@@ -240,4 +241,8 @@ def make(name: str, shape: Shape, device: str) -> Provider:
         return compiled(shape, device)
     if name == "reference":
         return paper_reference(shape)
+    if name == PRODUCTS_ALONE:
+        from benchmarks.products import products_alone
+
+        return products_alone(shape)
     return ours(shape, device, name)

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import measure, providers
 from benchmarks.measure import Work
-from benchmarks.providers import Shape, make, our_backends, peers
+from benchmarks.providers import PRODUCTS_ALONE, Shape, make, our_backends, peers
 from benchmarks.record import Row, line, timed_row
 
 PRODUCT = "matrix product"
@@ -108,7 +108,7 @@ class Bench:
 def step(bench: Bench) -> None:
     """Training steps: value and gradient of every parameter for one minibatch."""
     ours = [*our_backends(bench.device), "torch.compile"]
-    ours += ["reference"] if bench.device == "cpu" else []
+    ours += [PRODUCTS_ALONE, "reference"] if bench.device == "cpu" else []
     flows = [name for name in peers(bench.device) if "scikit" not in name]
     bench.steps([*ours, *flows], "training step", Shape(63, 512, 20), 25)
     bench.steps(ours, "training step", Shape(11, 50, 10), 100)
@@ -118,6 +118,7 @@ def step(bench: Bench) -> None:
 def large_step(bench: Bench) -> None:
     """The same with a thousand rows."""
     names = [*our_backends(bench.device), "torch.compile"]
+    names += [PRODUCTS_ALONE] if bench.device == "cpu" else []
     bench.steps(names, "training step", Shape(63, 512, 20), 1000)
 
 
@@ -126,7 +127,7 @@ def density(bench: Bench) -> None:
     n = 1_000_000 if bench.device == "cuda" else 100_000
     names = {name: n // 20 for name in [*our_backends(bench.device), "torch.compile"]}
     names |= {name: n // 50 for name in peers(bench.device)}
-    names |= {"reference": 500} if bench.device == "cpu" else {}
+    names |= {PRODUCTS_ALONE: n // 20, "reference": 500} if bench.device == "cpu" else {}
     bench.densities(names | {bench.fused: n}, "log density", Shape(63, 512, 10), n)
 
 

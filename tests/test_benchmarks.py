@@ -1,5 +1,6 @@
 """The benchmark's own instruments: what they measure is known here by other means."""
 
+import ctypes
 import importlib.util
 import subprocess
 import sys
@@ -7,13 +8,16 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import measure, record, table1_page, tables  # noqa: E402
+from benchmarks import measure, products, record, table1_page, tables  # noqa: E402
 from benchmarks.measure import Timing  # noqa: E402
 from benchmarks.providers import Shape  # noqa: E402
+
+from rnade.backends import _cpu_threads  # noqa: E402
 
 
 def test_timing_summarises_repeated_runs():
@@ -76,6 +80,27 @@ def test_operations_and_traffic_are_those_of_the_tensors():
     sizes = {"W": 15, "c": 5, "rho": 3, "V": 3 * 5 * 6, "b": 18}
     assert shape.traffic(7, 2) == 4 * (7 * 3 + 2 * sum(sizes.values()))
     assert shape.operations(7, 3) == 3 * 2 * 7 * sizes["V"]
+
+
+@pytest.mark.parametrize("rows", [1, 25, 200], ids=lambda n: f"{n} rows")
+def test_products_alone_do_the_operations_of_a_step_and_no_others(rows, monkeypatch):
+    done = []
+
+    @ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13)
+    def gemm(*arguments):
+        m, n, k = (ctypes.c_int.from_address(at).value for at in arguments[2:5])
+        done.append(2 * m * n * k)
+
+    address = ctypes.cast(gemm, ctypes.c_void_p).value
+    monkeypatch.setattr(_cpu_threads, "gemm_address", lambda kind: address)
+    monkeypatch.setattr(products, "kernel_threads", lambda: 1)
+    shape = Shape(5, 512, 7)
+    alone = products.products_alone(shape)
+    alone.step(torch.zeros(rows, 5))
+    assert sum(done) == shape.operations(rows, 3)
+    done.clear()
+    alone.density(torch.zeros(rows, 5))
+    assert sum(done) == shape.operations(rows, 1) * 32 / 21  # V padded to whole vectors
 
 
 def test_the_pages_tables_are_those_of_the_records():

@@ -18,6 +18,7 @@ from rnade.backends import (
     _cpu_gradient,
     _cpu_kernels,
     _cpu_lanes,
+    _cpu_launch,
     _cpu_memory,
     _cpu_threads,
     cpu,
@@ -48,7 +49,7 @@ def threads(request, monkeypatch):
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     if request.param > 1:
-        monkeypatch.setattr(cpu, "SMALL", 0)
+        monkeypatch.setattr(_cpu_launch, "SMALL", 0)
     yield request.param
     torch.set_num_threads(before)
 
@@ -481,7 +482,7 @@ def test_joblib_workers():
 
 
 def _worker():
-    cpu.SMALL = 0
+    _cpu_launch.SMALL = 0
     torch.set_num_threads(2)
     return step()
 
@@ -747,3 +748,27 @@ def test_padded_copies_of_V_change_nothing(K, monkeypatch):
     monkeypatch.setattr(cpu, "PADDED_ROWS", 1)
     torch.testing.assert_close(cpu.log_conditionals(x, parameters, family, "relu"), right)
     torch.testing.assert_close(draws(), plain)
+
+
+def test_rows_and_weights_of_another_precision_are_converted():
+    family = make_family("gaussian", 3)
+    x, parameters, _ = problem(family, (2, 9, 5, 7, 3))
+    single = Parameters(*(t if t is None else t.float().requires_grad_() for t in parameters))
+    weights = torch.linspace(0, 1, 18, dtype=torch.float64).view(2, 9)
+
+    def gradients(dtype):
+        given = x.to(dtype), weights.to(dtype)
+        value = cpu.weighted_log_likelihood(*given, single, family, "relu")
+        return torch.autograd.grad(value.sum(), single[:5])
+
+    right = gradients(torch.float32)
+    for found, expected in zip(gradients(torch.float64), right, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+def test_parameters_of_several_precisions_are_refused():
+    family = make_family("gaussian", 3)
+    x, parameters, _ = problem(family, (1, 9, 5, 7, 3))
+    mixed = parameters._replace(V=parameters.V.float())
+    with pytest.raises(TypeError, match="one dtype; got torch.float64, .*torch.float32"):
+        cpu.log_conditionals(x, mixed, family, "relu")

@@ -84,6 +84,23 @@ def call(typing_context: Any, address: Any, arguments: Any) -> Any:
 
 
 @intrinsic
+def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
+    """An address as a pointer to numbers of the type of `like`."""
+    kind = types.CPointer(like)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(kind))
+
+    return kind(types.int64, like), generate
+
+
+@inlined
+def array_at(address: Any, shape: Any, like: Any) -> Any:
+    """The array of a shape, with numbers of the type of `like`, that lies at an address."""
+    return _numba.carray(_pointer(address, like), shape)
+
+
+@intrinsic
 def gemm(
     typing_context: Any,
     address: Any,

@@ -2,7 +2,8 @@
 
 See `_cpu_kernels` for what is computed and for the arguments that all kernels share. A chunk
 starts from its own a = c + x_<s W_<s; `join` then adds what a chunk's gradient of that a gives to
-the dimensions before it. Besides:
+the dimensions before it. Both take the `addresses` and `sizes` from which `arrays_at` makes the
+arrays: to pass twenty arrays takes time that shows in a step on a small model. Besides:
 
     weights : (M or 1, B, D or 1), what each row's or each term's log density is multiplied by
     value : (M, chunks) float64, added to: sum of weights times log densities
@@ -19,7 +20,7 @@ the dimensions before it. Besides:
 
 from typing import Any
 
-from rnade.backends._cpu_calls import call, compiled, copy_bytes, gemm, inlined
+from rnade.backends._cpu_calls import array_at, call, compiled, copy_bytes, gemm, inlined
 from rnade.backends._cpu_epilogues import FLOOR, SCRATCH
 from rnade.backends._cpu_hidden import ROWS
 from rnade.backends._cpu_kernels import (
@@ -37,6 +38,33 @@ from rnade.backends._cpu_lanes import LANES
 CHECKPOINT = 8  # dimensions between checkpoints of a
 SUMMED_ROWS = 64  # rows whose gradients of W are added up before they are added to the others
 WANT_V, WANT_HIDDEN, WANT_X = 1, 2, 4
+
+
+@inlined
+def arrays_at(addresses: Any, sizes: Any, work: Any) -> Any:
+    """The arrays that the kernels take, from their addresses; those of address 0 are not there."""
+    M, B, D, H, P, chunks, rows, x_models, w_models, w_terms, orders, several = sizes
+    like = work.dtype.type(0)
+    return (
+        array_at(addresses[0], (M, chunks), 0.0),
+        array_at(addresses[1], (x_models, B, D), like),
+        array_at(addresses[2], (w_models, B, w_terms), like),
+        array_at(addresses[3], (orders, D), 0),
+        array_at(addresses[4], (M, D, H), like),
+        array_at(addresses[5], (M, H), like),
+        array_at(addresses[6], (M, D), like),
+        array_at(addresses[7], (M, D, H, P), like),
+        array_at(addresses[8], (M, D, P), like),
+        array_at(addresses[9], (M, D), like),
+        array_at(addresses[10], (M, D, H), like),
+        array_at(addresses[11], (M, H), like),
+        array_at(addresses[12], (M, D), like),
+        array_at(addresses[13], (M, D, H, P), like),
+        array_at(addresses[14], (M, D, P), like),
+        array_at(addresses[15], (M, B, D), like),
+        array_at(addresses[16], (M, D * several, P, H), like),
+        array_at(addresses[17], (M, chunks, rows, H), like),
+    )
 
 
 @inlined
@@ -101,24 +129,8 @@ def gradient_size(D: int, H: int, P: int, block: int, chunks: int) -> int:
 @compiled
 def gradient(
     functions: Any,
-    x: Any,
-    weights: Any,
-    order: Any,
-    W: Any,
-    c: Any,
-    rho: Any,
-    V: Any,
-    b: Any,
-    log_floor: Any,
-    value: Any,
-    dW: Any,
-    dc: Any,
-    drho: Any,
-    dV: Any,
-    db: Any,
-    dx: Any,
-    turned: Any,
-    carried: Any,
+    addresses: Any,
+    sizes: Any,
     work: Any,
     activation: Any,
     flags: Any,
@@ -128,12 +140,14 @@ def gradient(
     high: Any,
     block: Any,
     chunk: Any,
-    chunks: Any,
 ) -> None:
     """Algorithm 2 for the dimensions of one chunk and the rows from low to high."""
     product, epilogue, advance, retreat = functions
+    arrays = arrays_at(addresses, sizes, work)
+    value, x, weights, order, W, c, rho, V, b, log_floor = arrays[:10]
+    dW, dc, drho, dV, db, dx, turned, carried = arrays[10:]
     _, D, H, columns = V.shape
-    P = b.shape[2]
+    P, chunks = b.shape[2], value.shape[1]
     sequence, weighting = m % order.shape[0], m % weights.shape[0]
     begin, end = chunk_begin(chunk, chunks, D), chunk_begin(chunk + 1, chunks, D)
     one, zero = work.dtype.type(1), work.dtype.type(0)
@@ -282,13 +296,8 @@ def join_size(D: int, H: int, rows: int) -> int:
 @compiled
 def join(
     functions: Any,
-    x: Any,
-    order: Any,
-    W: Any,
-    dW: Any,
-    dc: Any,
-    dx: Any,
-    carried: Any,
+    addresses: Any,
+    sizes: Any,
     work: Any,
     want: Any,
     m: Any,
@@ -297,6 +306,9 @@ def join(
 ) -> None:
     """Add what the gradient of a at each chunk's start gives to the dimensions before it."""
     product = functions[0]
+    arrays = arrays_at(addresses, sizes, work)
+    x, order, W, dW, dc = arrays[1], arrays[3], arrays[4], arrays[10], arrays[11]
+    dx, carried = arrays[15], arrays[17]
     _, chunks, rows, H = carried.shape
     D, R, sequence = order.shape[1], high - low, m % order.shape[0]
     one, zero = work.dtype.type(1), work.dtype.type(0)

@@ -17,7 +17,8 @@ and z. These kernels read x (B D), write B or B D numbers, and read the weights 
 (B / BB) D H (NP + 1), from L2. At B = 1,000,000, D = 63, H = 512, K = 10, BB = 16 that is 131 GB
 in bf16 and 260 GB in float32, where plain torch moves 770 GB through memory. At some 5 TB/s of L2
 the bound is near 26 and 52 ms; 34 ms (bf16) and 55 ms (tf32) were measured on an H200. The exact
-mode, 95 ms, is bound by splitting its operands. Larger blocks would read less but compute columns
+mode, 95 ms, is bound by splitting its operands; a draw, 93 ms, has three programs share a
+multiprocessor (`_gpu_tiling.drawing_registers`). Larger blocks would read less but compute columns
 of z twice, see `_gpu_tiling`.
 
 Where it stops being the right choice: few rows (fewer blocks than multiprocessors leave the chip

@@ -149,6 +149,7 @@ def sampling(packed: Packed, uniform: Tensor, noise: Tensor, out: Tensor) -> Non
             **packed.constants,
             num_warps=tiles.warps,
             num_stages=tiles.stages,
+            maxnreg=tiling.drawing_registers(tiles, packed.constants["PRECISION"]),
         )
 
 

@@ -56,6 +56,15 @@ def on_chip(H: int, NP: int, element_bytes: int) -> Tiles:
     return Tiles(16, hidden, 4 if H <= 512 and NP <= 128 else 8, stages)
 
 
+def drawing_registers(tiles: Tiles, precision: str) -> int | None:
+    """The most registers that a thread of the sampling kernel may take, or None for no limit.
+
+    Left alone, the exact mode takes 255 and two programs share a multiprocessor; with 168 three
+    do, and a few registers are spilled.
+    """
+    return 168 if precision == "exact" and tiles.rows == 16 and tiles.warps == 4 else None
+
+
 def state(M: int, B: int, H: int) -> Tiles:
     """Tiles of `state_kernel`: smaller blocks of rows where there are few programs."""
     hidden = min(64, max(16, power_of_two(H)))

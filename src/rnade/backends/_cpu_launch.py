@@ -1,0 +1,328 @@
+"""Launches of the CPU kernels: how work is cut into tasks, what is allocated around them.
+
+A step of training on a small model takes a few tenths of a millisecond, and each operation of
+torch some microseconds, more where the step before has driven its code out of the caches. So the
+gradient's kernels are given addresses and sizes, and tensors are made only for what is returned.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from rnade.backends import (
+    _cpu_gradient,
+    _cpu_hidden,
+    _cpu_kernels,
+    _cpu_memory,
+    _cpu_threads,
+)
+from rnade.backends._cpu_epilogues import (
+    FLOOR,
+    GRADIENT,
+    SCALE_MEAN,
+    draw_address,
+    epilogue_address,
+)
+from rnade.backends._cpu_gradient import WANT_HIDDEN, WANT_V, WANT_X
+from rnade.backends._cpu_lanes import LANES
+from rnade.backends.parameters import Activation
+from rnade.backends.threads import kernel_threads
+from rnade.families.base import AbstractFamily
+from rnade.families.mixture import AbstractMixture
+
+# Numbers in one of the matrices (rows, H) that a kernel keeps in cache; it keeps four or five.
+# 2**15 of them in float32 are 128 KiB, so that all fit a second-level cache of one megabyte beside
+# the V_d of a dimension.
+BLOCK_ELEMENTS = 2**15
+MOST_BLOCK_ROWS = 256
+# Numbers that a gradient may keep for joining chunks of dimensions, and random numbers that a
+# draw may hold at a time: 64 MiB in float32.
+MOST_ELEMENTS = 2**24
+# Multiplications below which a second thread costs more than it saves.
+SMALL = 3_000_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a computation depends on besides the tensors that have gradients."""
+
+    family: AbstractFamily
+    activation: Activation
+    order: Tensor | None
+    log_floor: Tensor | None
+    scale_mean_gradient: bool
+
+
+class Problem:
+    """Tensors and codes as the kernels take them; nothing is copied that need not be."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        x: Tensor,
+        W: Tensor,
+        c: Tensor,
+        rho: Tensor,
+        V: Tensor,
+        b: Tensor,
+        *,
+        padded: bool = False,
+    ) -> None:
+        self.dtype = W.dtype
+        if any(t.dtype != W.dtype for t in (c, rho, V, b)):
+            raise TypeError(
+                "Expected parameters of one dtype; got "
+                + ", ".join(str(t.dtype) for t in (W, c, rho, V, b))
+                + ". Convert them to that of W."
+            )
+        self.family = setting.family
+        # One set of rows for all models is passed as one.
+        self.x = _contiguous(_one_for_all(x).to(W.dtype))
+        order = setting.order
+        self.order = _identity(x.shape[2]) if order is None else _contiguous(order.long())
+        # The products over earlier dimensions need the rows of W in order. V stays where it is.
+        self.W = _contiguous(W if order is None else torch.take_along_dim(W, order[:, :, None], 1))
+        self.c, self.rho, self.b = _contiguous(c), _contiguous(rho), _contiguous(b)
+        self.V = _contiguous(_padded(V.detach()) if padded else V)
+        floor = setting.log_floor
+        self.log_floor = self.rho if floor is None else _contiguous(floor.to(self.dtype))
+        self.flags = (0 if floor is None else FLOOR) | (
+            SCALE_MEAN if setting.scale_mean_gradient else 0
+        )
+        self.activation = _cpu_hidden.CODES[setting.activation]
+        sizes: tuple[int, ...] = V.shape
+        self.models, self.dimensions, self.hidden, self.outputs = sizes
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        return self.order, self.W, self.c, self.rho, self.V, self.b, self.log_floor
+
+    def arrays(self) -> tuple[Any, ...]:
+        """The parameters as arrays."""
+        return tuple(t.detach().numpy() for t in self.parameters)
+
+    def functions(self, last_step: Callable[[str, Any], int]) -> tuple[int, int, int, int]:
+        """Addresses that the kernels call, with the epilogue or draw that `last_step` gives."""
+        kind = _kind(self.dtype)
+        gemm = _cpu_threads.gemm_address(kind)
+        return _addresses(gemm, last_step, self.family.name, kind)
+
+    def workspace(self, size: Any, *more: int) -> Any:
+        """Room for a kernel, as much as its function `size` says."""
+        sizes = (self.dimensions, self.hidden, self.outputs, *more)
+        return _cpu_memory.workspace(size(*sizes), self.dtype)
+
+    def threads(self, rows: int) -> int:
+        multiplications = self.models * rows * self.dimensions * self.hidden * self.outputs
+        return 1 if multiplications < SMALL else kernel_threads()
+
+    def block(self, rows: int) -> int:
+        """Rows in a block, the same whatever the number of threads."""
+        fitting = BLOCK_ELEMENTS // self.hidden // 16 * 16
+        return min(max(fitting, 16), MOST_BLOCK_ROWS, max(rows, 1))
+
+
+@cache
+def _kind(dtype: torch.dtype) -> np.dtype[Any]:
+    return np.dtype(str(dtype).removeprefix("torch."))
+
+
+@cache
+def _addresses(
+    gemm: int, last_step: Callable[[str, Any], int], family: str, kind: np.dtype[Any]
+) -> tuple[int, int, int, int]:
+    hidden = _cpu_hidden.advance_address(kind), _cpu_hidden.retreat_address(kind)
+    return gemm, last_step(family, kind), *hidden
+
+
+def _padded(V: Tensor) -> Tensor:
+    """V with columns of zeros added, up to a multiple of 16; or V, if few would be filled.
+
+    What they hold is ignored, but subnormal numbers, which unwritten memory may hold, are slow to
+    multiply.
+    """
+    P = V.shape[3]
+    if P % LANES == 0 or P <= LANES // 2:
+        return V
+    wide = _cpu_memory.room((*V.shape[:3], -(-P // LANES) * LANES), V.dtype)
+    wide[..., :P] = V
+    wide[..., P:] = 0
+    return wide
+
+
+def _contiguous(t: Tensor) -> Tensor:
+    return t if t.is_contiguous() else t.contiguous()
+
+
+def _one_for_all(t: Tensor) -> Tensor:
+    """A tensor (M, ...) that is the same for all models as one of (1, ...)."""
+    return t[:1] if t.stride(0) == 0 else t
+
+
+@cache
+def _identity(D: int) -> Tensor:
+    return torch.arange(D)[None]
+
+
+def density(problem: Problem, x: Tensor) -> Tensor:
+    B = x.shape[1]
+    terms = x.new_empty(problem.models, B, problem.dimensions)
+    if terms.numel() == 0:
+        return terms
+    functions, out = problem.functions(epilogue_address), terms.numpy()
+    rows, parameters = problem.x.detach().numpy(), problem.arrays()
+    threads = problem.threads(B)
+    # Small enough for eight threads to share, and the same whatever their number.
+    block = min(problem.block(B), max(16, -(-B // 8 // 16) * 16))
+    stride = max(block, -(-B // (8 * threads) // block) * block)
+
+    def task(m: int, low: int) -> _cpu_threads.Task:
+        def compute() -> None:
+            _cpu_kernels.density(
+                functions,
+                rows,
+                *parameters,
+                out,
+                problem.workspace(_cpu_kernels.density_size, block),
+                problem.activation,
+                problem.flags,
+                m,
+                low,
+                min(low + stride, B),
+                block,
+            )
+
+        return compute
+
+    tasks = [task(m, low) for m in range(problem.models) for low in range(0, B, stride)]
+    _cpu_threads.run(tasks, threads)
+    return terms
+
+
+def gradient(
+    setting: Setting, weights: Tensor, tensors: Sequence[Tensor], needs: Sequence[bool]
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Sum of `weights`, (M, B, D) or (M, B, 1), times the terms, and its gradients.
+
+    `tensors` are x, W, c, rho, V and b, and `needs` says of which a gradient is wanted; for the
+    others it is None.
+    """
+    x, *parameters = tensors
+    B = x.shape[1]
+    problem = Problem(setting, x, *parameters)
+    M, D, H, P = problem.models, problem.dimensions, problem.hidden, problem.outputs
+    dtype = problem.dtype
+    want_x, want_V, want_hidden = needs[0], needs[4], any(needs[1:4])
+    want = WANT_V * want_V | WANT_X * want_x | WANT_HIDDEN * want_hidden
+    threads = problem.threads(B)
+    chunks = max(1, min(D, -(-threads // M)))
+    block = problem.block(B)
+    most = max(block, MOST_ELEMENTS // (M * chunks * H) // block * block) if chunks > 1 else B
+    several = want_V and B >= 2 * block and P > 1
+
+    dW, dc, drho, db = (
+        torch.zeros_like(t) for t in (problem.W, problem.c, problem.rho, problem.b)
+    )
+    dV = _cpu_memory.room((M, D, H, P), dtype) if want_V else None
+    dx = torch.empty(M, B, D, dtype=dtype) if want_x else None
+    carried = _cpu_memory.room((M, chunks, min(most, B), H), dtype) if chunks > 1 else None
+    turned = _cpu_memory.room((M, D, P, H), dtype) if several else None
+    value = torch.zeros(M, chunks, dtype=torch.float64)
+    if B == 0 and dV is not None:
+        dV.zero_()
+    given = _contiguous(_one_for_all(weights).to(dtype))
+    functions = problem.functions(epilogue_address)
+    taken = (value, problem.x, given, *problem.parameters)
+    made = (dW, dc, drho, dV, db, dx, turned, carried)
+    addresses = tuple([0 if t is None else t.data_ptr() for t in (*taken, *made)])
+    sizes = (
+        M,
+        B,
+        D,
+        H,
+        P,
+        chunks,
+        min(most, B),
+        len(problem.x),
+        len(given),
+        given.shape[2],
+        len(problem.order),
+        int(several),
+    )
+
+    for low in range(0, B, max(most, 1)):
+        high = min(low + most, B)
+
+        def task(m: int, chunk: int, low: int = low, high: int = high) -> _cpu_threads.Task:
+            def compute() -> None:
+                _cpu_gradient.gradient(
+                    functions,
+                    addresses,
+                    sizes,
+                    problem.workspace(_cpu_gradient.gradient_size, block, chunks),
+                    problem.activation,
+                    problem.flags | GRADIENT,
+                    want,
+                    m,
+                    low,
+                    high,
+                    block,
+                    chunk,
+                )
+
+            return compute
+
+        def joining(m: int, low: int = low, high: int = high) -> _cpu_threads.Task:
+            def compute() -> None:
+                size = _cpu_gradient.join_size(D, H, high - low)
+                work = _cpu_memory.workspace(size, dtype)
+                _cpu_gradient.join(functions, addresses, sizes, work, want, m, low, high)
+
+            return compute
+
+        _cpu_threads.run([task(m, j) for m in range(M) for j in range(chunks)], threads)
+        if chunks > 1 and (want_hidden or want_x):
+            _cpu_threads.run([joining(m) for m in range(M)], threads)
+
+    if setting.order is not None and needs[1]:
+        dW = torch.empty_like(dW).scatter_(1, setting.order.long()[:, :, None].expand_as(dW), dW)
+    found = (dx, dW, dc, drho, dV, db)
+    total = value.sum(1).to(dtype)
+    return total, [t if need else None for t, need in zip(found, needs, strict=True)]
+
+
+def sample_into(problem: Problem, x: Tensor, generator: Generator) -> None:
+    """Fill x, (M, n, D), with draws."""
+    uniform = torch.rand(x.shape, dtype=x.dtype, generator=generator)
+    family = problem.family
+    noise = family._draw_kernel(x, generator) if isinstance(family, AbstractMixture) else uniform
+    n = x.shape[1]
+    functions, out = problem.functions(draw_address), x.numpy()
+    u, e, parameters = uniform.numpy(), noise.numpy(), problem.arrays()
+    block = min(problem.block(n), 64)
+
+    def task(m: int, low: int) -> _cpu_threads.Task:
+        def compute() -> None:
+            _cpu_kernels.sample(
+                functions,
+                u,
+                e,
+                *parameters,
+                out,
+                problem.workspace(_cpu_kernels.density_size, block),
+                problem.activation,
+                problem.flags,
+                m,
+                low,
+                min(low + block, n),
+            )
+
+        return compute
+
+    tasks = [task(m, low) for m in range(problem.models) for low in range(0, n, block)]
+    _cpu_threads.run(tasks, problem.threads(n))
