@@ -61,7 +61,7 @@ def forward(
 
 
 def backward(ds: Tensor, tape: Tape, parameters: Parameters, request: Request) -> LayerGradients:
-    """Gradients from that of the stream after the last layer, which may be written over."""
+    """Gradients from that of the stream after the last layer."""
     U, u = _layers(parameters)
     weights = U.to(request.product_dtype)
     dU, du = torch.empty_like(U), torch.empty_like(u)
@@ -98,8 +98,8 @@ def _stream(
     """
     M, D, B, H = before.shape
     tiles = tiling.unit(H)
-    # The first layer leaves a to the backward pass; from then on the stream is changed in place.
-    s = torch.empty_like(before) if product is not None and rho is not None else before
+    # Never in place: the compiler may load a tile twice, in the layouts of both stores.
+    s = before if product is None else torch.empty_like(before)
     r = torch.empty_like(before, dtype=request.product_dtype) if activated else before
     cut = tiling.cdiv(B, tiles.rows), tiling.cdiv(H, tiles.hidden)
     with current(before.device):
@@ -142,7 +142,7 @@ def _stream_gradient(
     n_tiles = tiling.cdiv(H, tiles.hidden)
     run, parts = tiling.row_runs(B, tiles.rows, M * D * n_tiles)
     dtype = request.product_dtype if first is None else torch.float32
-    out = ds if ds.dtype == dtype else torch.empty_like(ds, dtype=dtype)
+    out = torch.empty_like(ds, dtype=dtype)  # never in place, see `_stream`
     sums = ds.new_empty(M, D, parts, H if first is None else n_tiles, dtype=torch.float32)
     dr, r = (ds, ds) if through is None else through
     a, rho = (ds, ds) if first is None else first

@@ -34,7 +34,7 @@ def stream_kernel(
     rho_ptr,  # (M, D), read if SCALED
     product_ptr,  # (M, D, B, H), U' r, read if ADDED
     u_ptr,  # (M, D, H) with the stride below, likewise
-    s_ptr,  # (M, D, B, H), written if ADDED; may be before_ptr
+    s_ptr,  # (M, D, B, H), written if ADDED
     r_ptr,  # (M, D, B, H), g(s), written if ACTIVATED
     B,
     D,
@@ -73,7 +73,7 @@ def stream_gradient_kernel(
     r_ptr,  # (M, D, B, H), likewise
     a_ptr,  # (M, D, B, H), read if FIRST
     rho_ptr,  # (M, D), likewise
-    out_ptr,  # (M, D, B, H), gradient of s before the layer, or of a if FIRST; may be ds_ptr
+    out_ptr,  # (M, D, B, H), gradient of s before the layer, or of a if FIRST
     sum_ptr,  # FIRST: (M, D, parts, tiles), drho; else (M, D, parts, H), sums of out; written
     B,
     D,
