@@ -22,7 +22,7 @@ from rnade.reproduce.figure1 import LABELS, shown_rows
 from rnade.reproduce.figure3 import compare
 from rnade.reproduce.patch_models import PatchModel, fit
 from rnade.reproduce.patch_rows import ROWS
-from rnade.reproduce.pictures import draw_comparison, draw_patches, save
+from rnade.reproduce.pictures import as_files, draw_comparison, draw_patches
 from rnade.reproduce.table2 import draw_patches as drawn_patches
 from rnade.reproduce.table2 import score_both
 
@@ -101,12 +101,13 @@ def main() -> None:
     found = shown_rows(models["mog-100"], models["rnade-mog-10"], patches.test[:2000])
     labels = {**LABELS, "mixture": "mixture", "rnade": "RNADE-MoG"}
     rows = {labels[name]: found[name]["patches"] for name in LABELS}
-    files = save(draw_patches(rows), folder, "figure1")
+    files = as_files(draw_patches(rows), "figure1")
     modules = {name: models[name].module for name in ("rnade-mog-10", "rnade-mol-10")}
-    files += save(draw_comparison(compare(modules, patches.test, 10_000)), folder, "figure3")
+    files |= as_files(draw_comparison(compare(modules, patches.test, 10_000)), "figure3")
     console.print(f"Done in {time.perf_counter() - began:.0f} s. Pictures:")
-    for file in files:
-        console.print(f"  {file}")
+    for name, contents in files.items():
+        (folder / name).write_bytes(contents)
+        console.print(f"  {folder / name}")
 
 
 if __name__ == "__main__":
