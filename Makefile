@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench screenshot clean
+.PHONY: demo demo-patches test lint bench screenshot clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
+
+demo-patches: $(READY)
+	$(BIN)/python examples/demo_patches.py
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto

@@ -7,7 +7,14 @@ from PIL import Image
 from torch import Generator
 
 from rnade.data import DataStore
-from rnade.data.patches import PatchSource, fixed_patches, load_bsds300
+from rnade.data.patches import (
+    PatchSource,
+    fixed_labelled_patches,
+    fixed_patches,
+    load_bsds300,
+    turned,
+    whole_patches,
+)
 
 
 def images(seed, shapes=((12, 17), (17, 12), (9, 30))):
@@ -61,6 +68,37 @@ def test_fixed_patches_are_fixed():
     one, same = (fixed_patches(source, 50) for _ in range(2))
     assert torch.equal(one, same)
     assert not torch.equal(one, fixed_patches(source, 50, seed=2))
+
+
+def test_labels_tell_the_image(monkeypatch):
+    monkeypatch.setattr("rnade.data.patches._CHUNK", 30)
+    flat = [np.full((9 + i, 12), 50 * i, np.uint8) for i in range(4)]
+    flat[2][:, ::2] = 7  # the only image that is not even
+    source = PatchSource(flat)
+    x, image = fixed_labelled_patches(source, 100)
+    assert torch.equal(x, fixed_patches(source, 100))
+    uneven = x.std(1) > 0.1
+    assert torch.equal(uneven, image == 2)
+    assert set(image.tolist()) == {0, 1, 2, 3}
+
+
+def test_symmetries_of_the_square():
+    """Turned patches are NumPy's; as maps of the 63 numbers they keep volume and all differ."""
+    x = PatchSource(images(0)).draw(5, Generator().manual_seed(0)).double()
+    pixels = whole_patches(x).numpy()
+    assert np.allclose(pixels.sum((1, 2)), 0, atol=1e-6)
+    by_numpy = {
+        0: pixels,
+        1: pixels[:, :, ::-1],
+        2: pixels[:, ::-1],
+        3: np.rot90(pixels, 2, axes=(1, 2)),
+        4: pixels.transpose(0, 2, 1),
+    }
+    for g, expected in by_numpy.items():
+        assert np.allclose(whole_patches(turned(x, g)), expected, atol=1e-9)
+    maps = [turned(torch.eye(63, dtype=torch.float64), g).numpy() for g in range(8)]
+    assert [abs(np.linalg.det(A)) for A in maps] == pytest.approx([1.0] * 8)
+    assert len({A.tobytes() for A in maps}) == 8
 
 
 @pytest.mark.parametrize(

@@ -62,15 +62,26 @@ def test_docstring_examples(name):
     assert result.failed == 0
 
 
-def test_the_readmes_table_is_that_of_its_record():
-    """No figure is typed by hand: examples/demo_table.py writes the table from the record."""
+def example(name):
+    """A script of the folder of examples, as a module."""
     sys.path.insert(0, str(ROOT / "examples"))
     try:
-        demo_table = importlib.import_module("demo_table")
+        return importlib.import_module(name)
     finally:
         sys.path.pop(0)
+
+
+def test_the_readmes_table_is_that_of_its_record():
+    """No figure is typed by hand: examples/demo_table.py writes the table from the record."""
     readme = (ROOT / "README.md").read_text()
-    assert demo_table.with_table(readme) == readme
+    assert example("demo_table").with_table(readme) == readme
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_tables_on_pages_are_those_stored(page):
+    """No figure is typed by hand: examples/result_pages.py puts stored tables into pages."""
+    text = page.read_text()
+    assert example("result_pages").with_tables(text) == text
 
 
 def test_links_between_pages_lead_somewhere():

@@ -17,7 +17,7 @@ from rnade.nn import (
     MixtureOfGaussiansModule,
     RNADEModule,
 )
-from rnade.training import EMSettings, fit_mixture
+from rnade.training import EMSettings, FreshRows, fit_mixture
 from rnade.training.em_steps import (
     FactorSteps,
     GaussianSteps,
@@ -331,6 +331,37 @@ def test_the_floor_is_the_best_covariance_above_it():
     assert expected_log_density(ours).item() == pytest.approx(best, abs=1e-6)
     roomy = torch.eye(2, dtype=torch.float64)
     torch.testing.assert_close(not_below_floor(roomy, least), roomy)
+
+
+class Drawn:
+    """A source of rows drawn from a mixture."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, module):
+        self.module = module
+
+    def draw(self, n, generator):
+        return self.module.sample(n, generator)
+
+
+def test_minibatches_of_fresh_rows(seed):
+    """EM on rows never seen twice finds the mixture that they come from."""
+    generator = Generator().manual_seed(seed)
+    truth = MixtureOfGaussiansModule(3, 2).double()
+    truth.set_components(*random_components(1, 2, 3, generator))
+    found = MixtureOfGaussiansModule(3, 2).double()
+    start = truth.sample(200, generator)
+    found.set_components(*starting_components(start, 2, "k-means++", generator))
+    settings = EMSettings(max_iter=200, batch_size=2000, step_size=0.3, patience=None)
+    source = FreshRows(Drawn(truth), generator, n_known=10)
+    options = {"floor": torch.zeros(3), "generator": generator}
+    fit_mixture(found, source, settings, **options)
+    x = truth.sample(20_000, generator)
+    difference = (truth.log_prob(x) - found.log_prob(x)).mean()
+    assert abs(difference) < 5e-3  # of 19 parameters, in effect from tens of thousands of rows
+    with pytest.raises(ValueError, match="expected a batch_size, got None"):
+        fit_mixture(found, source, PLAIN, **options)
 
 
 def test_singular_components_are_explained():

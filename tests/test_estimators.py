@@ -83,6 +83,7 @@ def make_X(n=300, seed=0):
     [
         RNADE(n_hidden=4, n_components=2, epochs=2, random_state=0),
         RNADE(n_hidden=4, family="laplace", epochs=2, retrain=True, dequantize=True, search=None),
+        RNADE(n_hidden=4, n_layers=2, n_components=2, epochs=2, search=None),
         NADE(n_hidden=4, epochs=2),
         FVSBN(epochs=2),
         FVBN(n_hidden=[2, 4], n_components=2, epochs=2),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rnade.evaluation import Calibration, mean_score
+from rnade.evaluation import Calibration, mean_score, standard_error_by_group
 
 
 def test_mean_and_standard_error_agree_with_scipy():
@@ -14,6 +14,15 @@ def test_mean_and_standard_error_agree_with_scipy():
     assert summary.standard_error == pytest.approx(scipy.stats.sem(scores))
     assert summary.n_rows == 50
     assert np.isnan(mean_score(scores[:1]).standard_error)
+
+
+def test_standard_errors_by_group():
+    """Groups of one row are independent rows; copies of a row add nothing."""
+    scores = np.random.default_rng(0).normal(size=50)
+    alone = scipy.stats.sem(scores)
+    assert standard_error_by_group(scores, np.arange(50) * 2) == pytest.approx(alone)
+    copied = standard_error_by_group(np.repeat(scores, 7), np.repeat(np.arange(50), 7))
+    assert copied == pytest.approx(alone)
 
 
 def test_pvalue_is_the_share_at_most_as_likely():

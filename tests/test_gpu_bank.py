@@ -182,7 +182,7 @@ def test_a_member_does_not_depend_on_who_is_beside_it(launches):
     p.W[1] = torch.nan
 
     def result(members):
-        mine = Parameters(*(t[members] for t in p))
+        mine = Parameters(*(t[members] for t in p[:6]))
         function = weighted(gpu, weights[members], family, "relu", order[members])
         return value_and_gradients(function, x[members], mine, x.new_ones(len(members)))
 

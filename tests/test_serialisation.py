@@ -36,6 +36,7 @@ MODELS = {
     "rnade-laplace-random": RNADE(n_hidden=4, family="laplace", order="random", **QUICK),
     "rnade-permuted": RNADE(n_hidden=4, order=np.array([2, 0, 1]), **QUICK),
     "rnade-float64": RNADE(n_hidden=4, dtype="float64", **QUICK),
+    "rnade-deep": RNADE(n_hidden=4, n_layers=3, search=None, **QUICK),
     "rnade-retrain": RNADE(n_hidden=4, retrain=True, **QUICK),
     "nade-tied": NADE(n_hidden=4, tied_weights=True, **QUICK),
     "fvsbn": FVSBN(**QUICK),

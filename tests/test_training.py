@@ -4,13 +4,15 @@ import contextlib
 import math
 
 import pytest
+import scipy.stats
 import torch
 from torch import Generator
 
 from rnade.exceptions import TrainingDivergedError
 from rnade.families import GaussianMixture
 from rnade.nn import RNADEModule
-from rnade.training import MODERN, PAPER, Recipe, make_recipe, train
+from rnade.training import MODERN, PAPER, FreshRows, Recipe, make_recipe, minibatches, train
+from rnade.training.checkpoint import Checkpoint
 from rnade.training.ledger import gradient_norms
 from rnade.training.optimisers import Adam, Sgd, Step
 
@@ -314,3 +316,73 @@ def test_recipes_by_name():
 def test_bad_settings_are_told_what_is_wrong(setting, value, message):
     with pytest.raises(ValueError, match=message):
         Recipe(**{setting: value})
+
+
+class Normals:
+    """A source of independent normal rows with the scale of each column."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, scale):
+        self.scale = torch.tensor(scale)
+
+    def draw(self, n, generator):
+        return torch.randn(n, len(self.scale), generator=generator) * self.scale
+
+
+@pytest.mark.parametrize("ahead", [1, 700])
+def test_fresh_rows_go_on_where_they_were(ahead, monkeypatch):
+    """All minibatches differ; a source put back to an earlier state draws what came after it."""
+    monkeypatch.setitem(minibatches.DRAWN_AHEAD, "cpu", ahead)
+
+    def make():
+        return FreshRows(Normals([1.0, 2.0]), Generator().manual_seed(3), n_known=5)
+
+    source = make()
+    first, weights = source.draw(4, 50)
+    assert first.shape == (4, 50, 2)
+    assert (weights == 1).all()
+    kept = {name: t.clone() for name, t in source.state().items()}
+    later = torch.cat([source.draw(3, 50)[0] for _ in range(6)])
+    drawn = torch.cat([first, later]).flatten()
+    assert len(torch.unique(drawn)) == len(drawn)
+    again = make()
+    assert torch.equal(again.contents()["known"], source.contents()["known"])
+    again.restore(kept)
+    assert torch.equal(torch.cat([again.draw(3, 50)[0] for _ in range(6)]), later)
+
+
+def test_training_on_fresh_rows():
+    """Rows never seen before lead to the density they come from; a checkpoint changes nothing."""
+    scale = [0.5, 2.0]
+    entropy = sum(scipy.stats.norm(scale=s).entropy() for s in scale)
+    known = Normals(scale).draw(2000, Generator().manual_seed(1))
+    module = make_model(known)
+    source = FreshRows(Normals(scale), Generator().manual_seed(0), n_known=20_000)
+    outcome = train(module, source, QUICK, validation=known)
+    assert outcome.train_at_best == pytest.approx(-entropy, abs=0.05)
+    with pytest.raises(TypeError, match="needs a generator"):
+        train(module, known, QUICK)
+
+
+def test_fresh_rows_survive_a_kill(tmp_path, monkeypatch):
+    monkeypatch.setitem(Checkpoint.__init__.__kwdefaults__, "every", 0.0)
+    known = Normals([0.5, 2.0]).draw(500, Generator().manual_seed(1))
+
+    class Killed(Exception):
+        pass
+
+    def kill(row):
+        if row["epoch"] == 9:
+            raise Killed
+
+    def trained(checkpoint=None, on_epoch=None):
+        module = make_model(known)
+        source = FreshRows(Normals([0.5, 2.0]), Generator().manual_seed(0), n_known=100)
+        train(module, source, QUICK, checkpoint=checkpoint, on_epoch=on_epoch)
+        return module
+
+    with pytest.raises(Killed):
+        trained(tmp_path / "half", kill)
+    for a, b in zip(trained().parameters(), trained(tmp_path / "half").parameters(), strict=True):
+        assert torch.equal(a, b)

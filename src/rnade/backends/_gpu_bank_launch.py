@@ -30,7 +30,8 @@ def fits(request: Request, x: Tensor, parameters: Parameters) -> bool:
     """
     M, B, D = x.shape
     return (
-        M >= tiling.BANK_MODELS
+        parameters.U is None
+        and M >= tiling.BANK_MODELS
         and B >= 1
         and D <= tiling.BANK_DIMENSIONS
         and parameters.W.shape[2] <= tiling.BANK_HIDDEN
@@ -93,7 +94,7 @@ def _launch(
     own: Tensor,
     early: Tensor,
 ) -> None:
-    W, c, rho, V, b, log_floor = parameters
+    W, c, rho, V, b, log_floor = parameters[:6]
     M, B, D = x.shape
     H, K = W.shape[2], request.family.n_components
     rho, order = rho.contiguous(), request.order

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rnade.backends import _gpu_layers as layers
 from rnade.backends import _gpu_tiling as tiling
 from rnade.backends._gpu_launch import Request, current
 from rnade.backends._gpu_tiling import Tiles
@@ -19,9 +20,10 @@ from rnade.backends.parameters import Parameters
 class Kept(NamedTuple):
     """What the stored path hands from value to gradient, for one chunk of rows."""
 
-    a: Tensor  # (M, D, B, H)
+    a: Tensor  # (M, D, B, H); h where there are layers
     dz: Tensor  # (M, D, B, P)
     dx: Tensor | None  # (M, B, D)
+    tape: layers.Tape | None  # of the layers, if there are any
 
 
 def evaluate(
@@ -34,13 +36,14 @@ def evaluate(
     gradient_x: bool,
 ) -> tuple[Tensor, Kept]:
     """Terms (M, B, D), or with weights partial sums (M, D, blocks), and what a gradient needs."""
-    W, c, rho, V, b, log_floor = parameters
+    W, c, rho, V, b, log_floor = parameters[:6]
     M, B, D = x.shape
     H, P = V.shape[2:]
     W, c, rho, b = W.contiguous(), c.contiguous(), rho.contiguous(), b.contiguous()
     order = request.order
     kernels = _gradient_kernels()
     a = x.new_empty(M, D, B, H)
+    tape, flags = None, request.flags
     with current(x.device):
         tiles = tiling.state(M, B, H)
         cut = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
@@ -64,6 +67,9 @@ def evaluate(
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
+        if parameters.U is not None:
+            a, tape = layers.forward(a, parameters, request, recorded=gradient)
+            rho, flags = _read_as_it_is(rho, flags)
         tiles = tiling.output(M, B, D, H, request.outputs["NP"])
         blocks = tiling.cdiv(B, tiles.rows)
         value = x.new_empty((M, B, D) if weights is None else (M, D, blocks))
@@ -90,7 +96,7 @@ def evaluate(
             V_stride_h=V.stride(2),
             V_stride_p=V.stride(3),
             **request.outputs,
-            **request.flags,
+            **flags,
             BB=tiles.rows,
             HT=tiles.hidden,
             FLOORED=log_floor is not None,
@@ -101,12 +107,23 @@ def evaluate(
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
-    return value, Kept(a, dz, dx)
+    return value, Kept(a, dz, dx, tape)
+
+
+def _read_as_it_is(rho: Tensor, flags: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
+    """What makes h of the kernels' g(rho a), where layers have made h already.
+
+    Bf16 is for the layers' products: rounded to 8 bits, h would move the means by much of a small
+    scale, and this product is the smallest by far.
+    """
+    precision = "tf32" if flags["PRECISION"].startswith("bf16") else flags["PRECISION"]
+    read = {**flags, "ACTIVATION": "identity", "PRECISION": precision}
+    return torch.ones_like(rho), read
 
 
 @dataclass
 class Gradients:
-    """Gradients of W, c, rho, V, b and x, summed over chunks of rows."""
+    """Gradients of W, c, rho, V, b, x and the layers, summed over chunks of rows."""
 
     V: Tensor
     b: Tensor
@@ -115,6 +132,7 @@ class Gradients:
     W: Tensor | None
     c: Tensor | None
     x: Tensor | None
+    deeper: layers.LayerGradients | None
     tiles: Tiles
     tiles_a_program: int
     inputs: bool  # whether W, c or x is wanted
@@ -134,6 +152,7 @@ class Gradients:
             W=None,
             c=None,
             x=x.new_empty(x.shape) if x_too else None,
+            deeper=None,
             tiles=tiles,
             tiles_a_program=run,
             inputs=inputs,
@@ -151,7 +170,9 @@ class Gradients:
     ) -> None:
         """Add what the chunk `rows` gives."""
         x, upstream = x[:, rows], upstream[:, rows]
-        rho, V = parameters.rho.contiguous(), parameters.V
+        rho, V, flags = parameters.rho.contiguous(), parameters.V, request.flags
+        if kept.tape is not None:
+            rho, flags = _read_as_it_is(rho, flags)
         M, B, D = x.shape
         H, tiles = V.shape[2], self.tiles
         sizes = request.outputs
@@ -180,7 +201,7 @@ class Gradients:
                 V_stride_p=V.stride(3),
                 P=sizes["P"],
                 NP=sizes["NP"],
-                **request.flags,
+                **flags,
                 BB=tiles.rows,
                 HT=tiles.hidden,
                 SCALED=scale is not None,
@@ -189,6 +210,8 @@ class Gradients:
                 num_warps=tiles.warps,
                 num_stages=tiles.stages,
             )
+        if kept.tape is not None:
+            g = self._add_layers(layers.backward(g, kept.tape, parameters, request))
         if self.inputs:
             self._add_inputs(request, x, parameters.W.contiguous(), g, rows)
         if self.x is not None:
@@ -197,13 +220,29 @@ class Gradients:
             self.x[:, rows] += own if scale is None else own * scale[:, None, None]
         self.begun = True
 
+    def _add_layers(self, found: layers.LayerGradients) -> Tensor:
+        """Add the layers' own, and give d log p / da."""
+        before = self.deeper
+        if before is not None:
+            found = layers.LayerGradients(
+                found.a, *(new + old for new, old in zip(found[1:], before[1:], strict=True))
+            )
+        self.deeper = found
+        return found.a
+
+    @property
+    def _rho_sums(self) -> Tensor:
+        """Partial sums (M, D, parts) of rho's gradient, which layers make themselves."""
+        return self.rho_parts if self.deeper is None else self.deeper.rho_parts
+
     def _add_inputs(self, request: Request, x: Tensor, W: Tensor, g: Tensor, rows: slice) -> None:
         M, B, D = x.shape
         H, order = W.shape[2], request.order
         tiles = tiling.inputs(B, H)
         n_tiles, n_blocks = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
         chunk, n_chunks = tiling.position_chunks(D, M * n_tiles * n_blocks, tiling.INPUT_PROGRAMS)
-        parts = self.rho_parts.shape[2]
+        rho_sums = self._rho_sums
+        parts = rho_sums.shape[2]
         self.rho = x.new_empty(M, D)
         dW = x.new_empty(M, n_blocks, D, H)
         dc = x.new_empty(M, n_blocks, H)
@@ -214,7 +253,7 @@ class Gradients:
                 W,
                 W if order is None else order,
                 g,
-                self.rho_parts,
+                rho_sums,
                 self.rho,
                 dW,
                 dc,
@@ -242,9 +281,10 @@ class Gradients:
             self.x[:, rows] = dx.sum(1)
 
     def finished(self) -> tuple[Tensor | None, ...]:
-        """Gradients in the order of `_Differentiable`: x, W, c, rho, V, b."""
-        rho = self.rho_parts.sum(2) if self.rho is None else self.rho
-        return self.x, self.W, self.c, rho, self.V, self.b
+        """Gradients in the order of `_Differentiable`: x, W, c, rho, V, b, U, u."""
+        rho = self._rho_sums.sum(2) if self.rho is None else self.rho
+        last = () if self.deeper is None else (self.deeper.U, self.deeper.u)
+        return self.x, self.W, self.c, rho, self.V, self.b, *last
 
 
 @functools.cache

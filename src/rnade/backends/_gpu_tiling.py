@@ -23,6 +23,8 @@ STATE_PROGRAMS = 256
 INPUT_PROGRAMS = 512
 # Programs that the kernel of the weights' gradients is cut into where the dimensions give fewer.
 WEIGHT_PROGRAMS = 264
+# Programs that the gradient of the passes between products is cut into, where rows allow.
+UNIT_PROGRAMS = 2048
 # Bytes of one dimension's V that are fetched ahead; more would leave room for one block only.
 AHEAD_BYTES = 72 * 1024
 # Models from which on the kernels for banks of small models are used, and what they take at most.
@@ -81,6 +83,17 @@ def inputs(B: int, H: int) -> Tiles:
 def bank(B: int, *, gradient: bool) -> Tiles:
     """Tiles of `bank_kernel`, which takes all hidden units at once."""
     return Tiles(16 if gradient or B <= 16 else 32 if B <= 32 else 64, 0, 4, 1)
+
+
+def unit(H: int) -> Tiles:
+    """Tiles of the passes between the products of a deeper network."""
+    return Tiles(16, min(256, power_of_two(H)), 4, 1)
+
+
+def row_runs(B: int, rows: int, programs: int) -> tuple[int, int]:
+    """Rows in a run, whole blocks of them, and number of runs, to make `UNIT_PROGRAMS`."""
+    run, _ = position_chunks(cdiv(B, rows), programs, UNIT_PROGRAMS)
+    return run * rows, cdiv(B, run * rows)
 
 
 def position_chunks(D: int, programs: int, wanted: int) -> tuple[int, int]:

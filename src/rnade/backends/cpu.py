@@ -66,6 +66,8 @@ def supports(parameters: Parameters, family: AbstractFamily, activation: Activat
         return f"the parameters are {parameters.W.dtype}, neither float32 nor float64"
     if any(t is not None and t.dtype != parameters.W.dtype for t in parameters):
         return "the parameters differ in dtype"
+    if parameters.U is not None:
+        return "the CPU kernels have one hidden layer and this network has more"
     if family.name not in FAMILIES:
         return f"there is no CPU kernel for the family {family.name!r}"
     if activation not in _cpu_hidden.CODES:

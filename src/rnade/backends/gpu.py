@@ -4,7 +4,8 @@ Three paths. Banks of small models take one program for each model and dimension
 gradient in one (`_gpu_bank`). Else many rows are scored and drawn with the hidden state on chip
 (`_gpu_kernels`): nothing of size B x D x H exists. Few rows, and every gradient, store the hidden
 state of a chunk of rows (`_gpu_gradient`), at most `STORED_ELEMENTS` of it, so that all dimensions
-are worked on at once. Nothing here waits for the device or looks at values, so every function can
+are worked on at once; deeper networks go this way always, with their layers in between
+(`_gpu_layers`). Nothing here waits for the device or looks at values, so every function can
 be captured in a CUDA graph, and sums are made in a fixed order, so that the same inputs give the
 same bits.
 
@@ -152,7 +153,7 @@ def weighted_log_likelihood(
         sums: Tensor = _DifferentiableBank.apply(request, weights, x, *parameters[:5])  # type: ignore[no-untyped-call]
         return sums
     if _wants_gradient(x, parameters):
-        total: Tensor = _Differentiable.apply(request, weights, x, *parameters[:5])  # type: ignore[no-untyped-call]
+        total: Tensor = _Differentiable.apply(request, weights, x, *parameters.weights)  # type: ignore[no-untyped-call]
         return total
     return (weights * _value(request, x, parameters, summed=True)).sum(-1)
 
@@ -172,12 +173,13 @@ def sample(
 ) -> Float[Tensor, "M n D"]:
     """Exact draws, one dimension after the other, with the hidden state on chip.
 
-    Truncated draws (`low`, `high`) and networks past `ON_CHIP_HIDDEN` units are left to
-    `vectorised`. The same generator state gives the same draws.
+    Truncated draws (`low`, `high`), networks past `ON_CHIP_HIDDEN` units and deeper ones are left
+    to `vectorised`. The same generator state gives the same draws.
     """
     W = parameters.W
     M, D, H = W.shape
-    if low is not None or high is not None or H > ON_CHIP_HIDDEN:
+    truncated = low is not None or high is not None
+    if truncated or parameters.U is not None or H > ON_CHIP_HIDDEN:
         return vectorised.sample(
             n, parameters, family, activation, order, generator=generator, low=low, high=high
         )
@@ -201,7 +203,7 @@ def _terms(request: Request, x: Tensor, parameters: Parameters) -> Tensor:
         return vectorised.log_conditionals(
             x, parameters, request.family, request.activation, request.order
         )
-    terms: Tensor = _Differentiable.apply(request, None, x, *parameters[:5])  # type: ignore[no-untyped-call]
+    terms: Tensor = _Differentiable.apply(request, None, x, *parameters.weights)  # type: ignore[no-untyped-call]
     return terms
 
 
@@ -276,8 +278,8 @@ def _refuse_second_derivatives() -> None:
 
 
 def _parameters(given: Sequence[Tensor], request: Request) -> Parameters:
-    W, c, rho, V, b = given
-    return Parameters(W, c, rho, V, b, request.log_floor)
+    W, c, rho, V, b, *layers = given
+    return Parameters(W, c, rho, V, b, request.log_floor, *layers)
 
 
 def _value(request: Request, x: Tensor, parameters: Parameters, *, summed: bool) -> Tensor:
@@ -288,7 +290,7 @@ def _value(request: Request, x: Tensor, parameters: Parameters, *, summed: bool)
     M, B, D = x.shape
     H = parameters.W.shape[2]
     blocks = M * tiling.cdiv(B, request.on_chip_tiles(H).rows)
-    if H <= ON_CHIP_HIDDEN and blocks >= tiling.BLOCKS_TO_FILL:
+    if parameters.U is None and H <= ON_CHIP_HIDDEN and blocks >= tiling.BLOCKS_TO_FILL:
         return launch.density(launch.Packed.of(parameters, request), x, summed=summed)
     out = x.new_empty((M, B) if summed else (M, B, D))
     for chunk in _row_chunks(x, parameters):
@@ -333,5 +335,5 @@ def _checked(
 
 def _wants_gradient(x: Tensor, parameters: Parameters) -> bool:
     return torch.is_grad_enabled() and (
-        x.requires_grad or any(t.requires_grad for t in parameters[:5])
+        x.requires_grad or any(t.requires_grad for t in parameters.weights)
     )

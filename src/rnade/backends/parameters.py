@@ -25,6 +25,10 @@ class Parameters(NamedTuple):
     b : Tensor of shape (M, D, P)
     log_floor : Tensor of shape (M, D) or None
         Logarithm of the smallest scale of each dimension's components; None for no floor.
+    U : Tensor of shape (M, L, H, H) or None
+        Residual layers between psi and z, which dimensions share: s_d = psi_d, then for each l
+        s_d <- s_d + U[l]' g(s_d) + u[l, d], and h_d = s_d. None for none, and h_d = g(psi_d).
+    u : Tensor of shape (M, L, D, H) or None
     """
 
     W: Tensor
@@ -33,6 +37,13 @@ class Parameters(NamedTuple):
     V: Tensor
     b: Tensor
     log_floor: Tensor | None = None
+    U: Tensor | None = None
+    u: Tensor | None = None
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """Tensors that are trained: all but the floor, without those that are not there."""
+        return [t for t in (*self[:5], self.U, self.u) if t is not None]
 
 
 def check_activation(name: object) -> Activation:

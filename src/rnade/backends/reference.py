@@ -16,7 +16,10 @@ from rnade.families.base import AbstractFamily, Array
 
 
 class ReferenceParameters(NamedTuple):
-    """One model: W (D, H), c (H,), rho (D,), V (D, H, P), b (D, P), log_floor (D,) or None."""
+    """One model: W (D, H), c (H,), rho (D,), V (D, H, P), b (D, P), log_floor (D,) or None.
+
+    With residual layers also U (L, H, H) and u (L, D, H).
+    """
 
     W: Array
     c: Array
@@ -24,6 +27,8 @@ class ReferenceParameters(NamedTuple):
     V: Array
     b: Array
     log_floor: Array | None = None
+    U: Array | None = None
+    u: Array | None = None
 
 
 class Gradients(NamedTuple):
@@ -35,6 +40,8 @@ class Gradients(NamedTuple):
     V: Array
     b: Array
     x: Array
+    U: Array | None = None
+    u: Array | None = None
 
 
 def log_conditionals(
@@ -45,12 +52,16 @@ def log_conditionals(
     order: Sequence[int] | None = None,
 ) -> Array:
     """Algorithm 1: the D terms log p(x_d | x_<d) of each row, of shape (B, D)."""
-    W, c, rho, V, b, log_floor = parameters
+    W, c, rho, V, b, log_floor = parameters[:6]
     B, D = x.shape
     terms = np.empty((B, D))
     a = np.tile(c, (B, 1))
     for d in range(D) if order is None else order:
-        h = _activate(rho[d] * a, activation)
+        psi = rho[d] * a
+        if parameters.U is None:
+            h = _activate(psi, activation)
+        else:
+            h = _stream(psi, d, parameters, activation)[-1]
         z = h @ V[d] + b[d]
         floor = None if log_floor is None else log_floor[d]
         terms[:, d] = family.reference_epilogue(x[:, d], z, floor).log_prob
@@ -66,8 +77,9 @@ def gradients(
     order: Sequence[int] | None = None,
 ) -> Gradients:
     """Algorithm 2: gradient of the log density summed over rows."""
-    W, c, rho, V, b, log_floor = parameters
+    W, c, rho, V, b, log_floor, U, u = parameters
     B, D = x.shape
+    dU, du = (None if t is None else np.zeros_like(t) for t in (U, u))
     dW, drho, dV, db, dx = (np.zeros_like(t) for t in (W, rho, V, b, x))
     dimensions = list(range(D)) if order is None else list(order)
     a = np.tile(c, (B, 1))
@@ -80,15 +92,38 @@ def gradients(
         dx[:, d] += da @ W[d]
         a = a - x[:, d, None] * W[d]  # now a_d
         psi = rho[d] * a
-        h = _activate(psi, activation)
+        stream = _stream(psi, d, parameters, activation)
+        h = _activate(psi, activation) if U is None else stream[-1]
         floor = None if log_floor is None else log_floor[d]
         _, dz, dx_own = family.reference_epilogue(x[:, d], h @ V[d] + b[d], floor)
         dx[:, d] += dx_own
         dV[d], db[d] = h.T @ dz, dz.sum(0)
-        dpsi = (dz @ V[d].T) * _slope(psi, h, activation)
+        dh = dz @ V[d].T
+        if U is not None and u is not None and dU is not None and du is not None:
+            dpsi = dh
+            for layer in reversed(range(len(U))):
+                s = stream[layer]
+                r = _activate(s, activation)
+                dU[layer] += r.T @ dpsi
+                du[layer, d] = dpsi.sum(0)
+                dpsi = dpsi + (dpsi @ U[layer].T) * _slope(s, r, activation)
+        else:
+            dpsi = dh * _slope(psi, h, activation)
         drho[d] = (dpsi * a).sum()
         da = da + dpsi * rho[d]
-    return Gradients(dW, da.sum(0), drho, dV, db, dx)
+    return Gradients(dW, da.sum(0), drho, dV, db, dx, dU, du)
+
+
+def _stream(
+    psi: Array, d: int, parameters: ReferenceParameters, activation: Activation
+) -> list[Array]:
+    """The stream of dimension d before and after each residual layer."""
+    stream = [psi]
+    U, u = parameters.U, parameters.u
+    if U is not None and u is not None:
+        for U_l, u_l in zip(U, u, strict=True):
+            stream.append(stream[-1] + _activate(stream[-1], activation) @ U_l + u_l[d])
+    return stream
 
 
 def _activate(psi: Array, activation: Activation) -> Array:

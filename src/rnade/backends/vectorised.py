@@ -1,4 +1,4 @@
-"""Plain torch on any device: an exclusive cumulative sum and one batched product.
+"""Plain torch on any device: an exclusive cumulative sum and a batched product a layer.
 
 Stores tensors of size M x D x B x H, so large batches are better given in chunks; autograd works
 through all of it, any number of times. The fast paths are judged by this one and by the reference.
@@ -32,8 +32,25 @@ def outputs(
     a = increments.cumsum(1) - increments + c[:, None, None, :]
     if order is not None:
         a = torch.take_along_dim(a, order.argsort(1)[:, :, None, None], dim=1)
-    h = activate(rho[:, :, None, None] * a, activation)
+    h = hidden(rho[:, :, None, None] * a, activation, parameters.U, parameters.u)
     return torch.matmul(h, V) + b[:, :, None, :]
+
+
+def hidden(
+    psi: Float[Tensor, "M *D B H"],
+    activation: Activation,
+    U: Float[Tensor, "M L H H"] | None,
+    u: Float[Tensor, "M L *D H"] | None,
+) -> Float[Tensor, "M *D B H"]:
+    """Hidden units h from psi: g(psi), or psi after the residual layers where there are any."""
+    if U is None or u is None:
+        return activate(psi, activation)
+    s = psi
+    for U_l, u_l in zip(U.unbind(1), u.unbind(1), strict=True):
+        # One product over the rows of all dimensions, which share the layer's weights.
+        product = torch.bmm(activate(s, activation).flatten(1, -2), U_l).view_as(s)
+        s = s + product + u_l.unsqueeze(-2)
+    return s
 
 
 def log_conditionals(
@@ -85,11 +102,11 @@ def sample(
     low: Float[Tensor, " D"] | None = None,
     high: Float[Tensor, " D"] | None = None,
 ) -> Float[Tensor, "M n D"]:
-    """Exact draws, one dimension after the other, in O(DH) a row.
+    """Exact draws, one dimension after the other, in O(DH) a row (O(DH^2) with residual layers).
 
     With `low` and `high` each conditional is truncated to that column's range.
     """
-    W, c, rho, V, b, log_floor = parameters
+    W, c, rho, V, b, log_floor, U, u = parameters
     M, D, H = W.shape
     x = W.new_zeros(M, n, D)
     a = c[:, None, :].expand(M, n, H)
@@ -97,7 +114,8 @@ def sample(
     for i in range(D):
         # d has one entry for each model: the dimension that comes i-th in its order.
         d = torch.full_like(member, i) if order is None else order[:, i]
-        h = activate(rho[member, d][:, None, None] * a, activation)
+        u_d = None if u is None else u[member, :, d]
+        h = hidden(rho[member, d][:, None, None] * a, activation, U, u_d)
         z = torch.baddbmm(b[member, d][:, None, :], h, V[member, d])  # (M, n, P)
         x_d = family.sample(
             z,
@@ -112,7 +130,7 @@ def sample(
 
 
 def activate(psi: Tensor, activation: Activation) -> Tensor:
-    """Hidden units h from psi."""
+    """g(psi)."""
     if activation == "relu":
         return torch.relu(psi)
     if activation == "sigmoid":

@@ -21,7 +21,8 @@ _SPEECH = "Speech (table3, figure2)"
 
 def reproduce(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Which: binary, figure2, table1 or table3.")
+        str,
+        typer.Argument(metavar="NAME", help="Which: binary, table1 to 3, figure1 to 3."),
     ],
     data_dir: Annotated[
         str | None,
@@ -66,6 +67,10 @@ def reproduce(
         ),
     ] = "refuse",
     device: Device = "auto",
+    zoran_weiss: Annotated[
+        Path | None,
+        typer.Option(help="MATLAB file of Zoran and Weiss's mixture, for its row of table2."),
+    ] = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Run nothing; lay out the records there are.")
     ] = False,
@@ -76,7 +81,7 @@ def reproduce(
 
     One record is written for each job as it ends, to records.jsonl in the output folder; a run
     that was stopped goes on where it was. table.md, table.csv and table.html are made of the
-    records.
+    records, and so are the pictures of a figure.
     """
     from rnade.reproduce import get_experiment
     from rnade.reproduce.experiment import Choice
@@ -89,12 +94,20 @@ def reproduce(
     records = RecordFile(folder / "records.jsonl")
     plan = experiment.plan(choice)
     if not report_only:
-        context = _context(data_dir, device, sound, experiment.models_in(folder))
-        _run(experiment, plan, records, context, choice, quiet=quiet)
-    tables, missing, written = _report(experiment, plan, records, choice, folder)
+        _run(
+            experiment,
+            plan,
+            records,
+            _context(data_dir, device, folder, zoran_weiss, sound),
+            choice,
+            quiet=quiet,
+        )
+    tables, missing, drawn = _report(experiment, plan, records, choice, folder)
     if missing:
         note(f"{missing} jobs have no record yet; their cells are empty", quiet=quiet)
-    note(f"wrote {folder}/{', '.join(written)}", quiet=quiet)
+    files = [*(["table.md", "table.csv", "table.html"] if tables else []), *drawn]
+    if files:
+        note(f"wrote {folder}/{', '.join(files)}", quiet=quiet)
     if as_json:
         print_json(_as_json(tables, missing))
     else:
@@ -134,12 +147,18 @@ def _speech(
     return datasets, SpeechFolder(path, by, bad)
 
 
-def _context(data_dir: str | None, device: str, speech: "SpeechFolder", models: Path) -> "Context":
+def _context(
+    data_dir: str | None,
+    device: str,
+    folder: Path,
+    mixture_file: Path | None,
+    speech: "SpeechFolder",
+) -> "Context":
     from rnade.data import DataStore
     from rnade.estimators.settings import resolve_device
     from rnade.reproduce.experiment import Context
 
-    return Context(DataStore(data_dir), resolve_device(device), speech, models)
+    return Context(DataStore(data_dir), resolve_device(device), folder, mixture_file, speech)
 
 
 def _run(
@@ -173,29 +192,27 @@ def _report(
     choice: "Choice",
     folder: Path,
 ) -> "tuple[list[ResultTable], int, list[str]]":
-    """Write what the records of a plan give.
+    """Write the tables and pictures of a plan's records.
 
-    Gives the tables, how many jobs have no record, and the names of the files written.
+    Gives the tables, how many jobs have no record, and the names of the pictures.
     """
     from rnade.files import write_whole
     from rnade.reproduce.layout import to_csv, to_html, to_markdown
 
     found = records.read()
     wanted = {job.identity for group in plan for job in group}
-    known = {i: r for i, r in found.items() if i in wanted}
-    tables = experiment.tables(choice, known)
+    records_there = {i: r for i, r in found.items() if i in wanted}
+    tables = experiment.tables(choice, records_there)
     folder.mkdir(parents=True, exist_ok=True)
-    files = experiment.figures(choice, known)
-    if tables:
-        pages = {
-            "table.md": "\n".join(to_markdown(table) for table in tables),
-            "table.csv": to_csv(tables),
-            "table.html": to_html(tables, experiment.title),
-        }
-        files |= {name: text.encode() for name, text in pages.items()}
-    for name, contents in files.items():
-        write_whole(folder / name, contents, overwrite=True)
-    return tables, len(wanted - set(found)), list(files)
+    pages = {
+        "table.md": "\n".join(to_markdown(table) for table in tables),
+        "table.csv": to_csv(tables),
+        "table.html": to_html(tables, experiment.title),
+    }
+    for file, text in pages.items() if tables else ():
+        write_whole(folder / file, text.encode(), overwrite=True)
+    drawn = [path.name for path in experiment.pictures(records_there, folder)]
+    return tables, len(wanted - set(found)), drawn
 
 
 def _show(tables: "Sequence[ResultTable]") -> None:

@@ -5,6 +5,7 @@ A grey patch of 8 x 8 pixels at a random place; uniform noise in [0, 1) added to
 dimensions.
 """
 
+import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -92,13 +93,23 @@ class PatchSource:
         -------
         float32 Tensor of shape (n, D)
         """
+        return self.draw_labelled(n, generator)[0]
+
+    def draw_labelled(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw patches as `draw` does; with them the numbers of their images, of shape (n,)."""
         if n <= _CHUNK:
-            return self._prepare(self.draw_raw(n, generator), generator)
+            raw, image = self._draw_raw(n, generator)
+            return self._prepare(raw, generator), image
         sizes = [_CHUNK] * (n // _CHUNK) + [n % _CHUNK] * (n % _CHUNK > 0)
-        return torch.cat([self.draw(size, generator) for size in sizes])
+        drawn = [self.draw_labelled(size, generator) for size in sizes]
+        x, image = (torch.cat(parts) for parts in zip(*drawn, strict=True))
+        return x, image
 
     def draw_raw(self, n: int, generator: Generator) -> Tensor:
         """Draw patches as they are: uint8 of shape (n, side, side)."""
+        return self._draw_raw(n, generator)[0]
+
+    def _draw_raw(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
         place = torch.randint(self.n_places, (n,), device=self.device, generator=generator)
         image = torch.searchsorted(self._last_place, place, right=True)
         place = place - self._first_place[image]
@@ -108,7 +119,7 @@ class PatchSource:
         corner = self._first_pixel[image] + row * width + column
         step = torch.arange(self.side, device=self.device)
         index = corner[:, None] + step * width[:, None]  # first pixel of each row of each patch
-        return self._pixels[index[:, :, None] + step]
+        return self._pixels[index[:, :, None] + step], image
 
     def _prepare(self, patches: Tensor, generator: Generator) -> Tensor:
         x = patches.flatten(1).float()
@@ -157,7 +168,44 @@ def fixed_patches(source: PatchSource, n: int = 1_000_000, *, seed: int = 1) -> 
     -------
     float32 Tensor of shape (n, D), on the source's device
     """
-    return source.to("cpu").draw(n, Generator().manual_seed(seed)).to(source.device)
+    return fixed_labelled_patches(source, n, seed=seed)[0]
+
+
+def fixed_labelled_patches(
+    source: PatchSource, n: int = 1_000_000, *, seed: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Draw the patches of `fixed_patches`; with them the numbers of their images."""
+    x, image = source.to("cpu").draw_labelled(n, Generator().manual_seed(seed))
+    return x.to(source.device), image.to(source.device)
+
+
+def whole_patches(x: Tensor) -> Tensor:
+    """Give back the last pixel, which the others leave: (..., D) to (..., side, side)."""
+    side = math.isqrt(x.shape[-1] + 1)
+    return torch.cat([x, -x.sum(-1, keepdim=True)], -1).view(*x.shape[:-1], side, side)
+
+
+def turned(x: Tensor, symmetry: int) -> Tensor:
+    """Turn patches by one of the 8 symmetries of the square.
+
+    A linear map of the D numbers onto themselves whose determinant is 1 or -1, since it only
+    permutes the pixels of a patch with mean 0: densities of turned patches need no correction.
+
+    Parameters
+    ----------
+    x : Tensor of shape (..., D)
+    symmetry : int
+        From 0 to 7: 1 mirrors left and right, 2 top and bottom, 4 swaps rows and columns; sums of
+        these do several in turn.
+    """
+    patch = whole_patches(x)
+    if symmetry & 1:
+        patch = patch.flip(-1)
+    if symmetry & 2:
+        patch = patch.flip(-2)
+    if symmetry & 4:
+        patch = patch.mT
+    return patch.flatten(-2)[..., :-1]
 
 
 def _read_grey(name: str, store: DataStore) -> NDArray[np.uint8]:

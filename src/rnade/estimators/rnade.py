@@ -43,6 +43,9 @@ class RNADE(AbstractAutoregressiveEstimator):
         Components in each conditional mixture.
     n_hidden : int
         Hidden units.
+    n_layers : int
+        Hidden layers; 1 is the paper's model. More layers, which all columns share, fit harder
+        data better and take longer to train.
     activation : {"relu", "sigmoid"}
         Hidden units' non-linearity.
     order : {"auto", "raster", "random"} or permutation of the columns
@@ -142,6 +145,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         family: str = "gaussian",
         n_components: int = 10,
         n_hidden: int = 50,
+        n_layers: int = 1,
         activation: str = "relu",
         order: Any = "auto",
         search: str | Sequence[Mapping[str, Any]] | None = "auto",
@@ -167,6 +171,7 @@ class RNADE(AbstractAutoregressiveEstimator):
         self.family = family
         self.n_components = n_components
         self.n_hidden = n_hidden
+        self.n_layers = n_layers
         self.activation = activation
         self.order = order
         self.search = search
@@ -238,6 +243,7 @@ class RNADE(AbstractAutoregressiveEstimator):
             self.n_hidden,
             make_family(self.family, self.n_components),
             activation=self.activation,
+            n_layers=self.n_layers,
             order=order,
             generator=generator,
             backend=self.backend,

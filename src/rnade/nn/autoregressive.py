@@ -148,10 +148,9 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
                 f"Dimension {d} has {position} dimensions before it: expected x_before of shape"
                 f" (B, {position}); got {tuple(x_before.shape)}."
             )
-        W, c, rho, V, b, log_floor = self.tied_parameters()
-        a = c[0] + x_before @ W[0, self.order[0, :position]]
-        z = vectorised.activate(rho[0, d] * a, self.activation) @ V[0, d] + b[0, d]
-        return Conditional(self.family, z, None if log_floor is None else log_floor[0, d])
+        parameters = self.tied_parameters()
+        a = parameters.c[0] + x_before @ parameters.W[0, self.order[0, :position]]
+        return self._conditional(d, a, parameters)
 
     def conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
         """Each dimension with its density given those before it, one after the other.
@@ -171,12 +170,19 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
         if self.n_models != 1:
             raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
         (x,) = self._checked(x)
-        W, c, rho, V, b, log_floor = self.tied_parameters()
-        a = c.expand(len(x), -1)
+        parameters = self.tied_parameters()
+        a = parameters.c.expand(len(x), -1)
         for d in self.order[0].tolist():
-            z = vectorised.activate(rho[0, d] * a, self.activation) @ V[0, d] + b[0, d]
-            yield d, Conditional(self.family, z, None if log_floor is None else log_floor[0, d])
-            a = a + x[:, d, None] * W[0, d]
+            yield d, self._conditional(d, a, parameters)
+            a = a + x[:, d, None] * parameters.W[0, d]
+
+    def _conditional(self, d: int, a: Float[Tensor, "B H"], parameters: Parameters) -> Conditional:
+        """The density of dimension d of the only model, from the activations before it."""
+        _, _, rho, V, b, log_floor, U, u = parameters
+        u_d = None if u is None else u[:, :, d]
+        (h,) = vectorised.hidden((rho[0, d] * a)[None], self.activation, U, u_d)
+        floor = None if log_floor is None else log_floor[0, d]
+        return Conditional(self.family, h @ V[0, d] + b[0, d], floor)
 
     def signature(self) -> list[str]:
         """What models must have in common to stand side by side in a bank."""

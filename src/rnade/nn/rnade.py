@@ -19,7 +19,15 @@ class RNADEModule(AbstractAutoregressive):
         z_d = V_d^\top h_d + b_d, \quad \log p(x) = \sum_d \log p_M(x_d \mid z_d)
 
     with one shared hidden layer of H units, rectified linear or sigmoid, and a mixture for each
-    conditional. Cost and parameters are linear in D.
+    conditional. Cost and parameters are linear in D. With more than one layer,
+
+    .. math::
+
+        s_d = \rho_d a_d, \quad s_d \leftarrow s_d + U_l^\top g(s_d) + u_{l,d}
+        \; (l = 1 \ldots L - 1), \quad h_d = s_d
+
+    instead of the first h: residual layers whose weights the dimensions share, each with biases
+    of its own. What is linear in x goes straight to z.
 
     Parameters
     ----------
@@ -31,6 +39,8 @@ class RNADEModule(AbstractAutoregressive):
         The conditionals, e.g. ``GaussianMixture(10)`` or ``LaplaceMixture(10)``.
     activation : "relu" or "sigmoid"
         Hidden units.
+    n_layers : int
+        L, hidden layers; 1 is the paper's model.
     order : None, "raster", "random" or a permutation of 0..D-1
         Which dimension comes first, second and so on.
     n_models : int
@@ -40,8 +50,8 @@ class RNADEModule(AbstractAutoregressive):
     backend : str
         "auto" or the name of a backend.
     weight_scale : float, optional
-        Standard deviation of the starting weights W, c and V (0.01 in the authors' code); None
-        for 1 / sqrt(D), 1 and 0.01, with which units differ from the start.
+        Standard deviation of the starting weights W, c, V and U (0.01 in the authors' code); None
+        for 1 / sqrt(D), 1, 0.01 and 1 / sqrt(H (L - 1)), with which units differ from the start.
 
     References
     ----------
@@ -65,6 +75,7 @@ class RNADEModule(AbstractAutoregressive):
         family: AbstractFamily | None = None,
         *,
         activation: str = "relu",
+        n_layers: int = 1,
         order: Order = None,
         n_models: int = 1,
         generator: Generator | None = None,
@@ -83,7 +94,7 @@ class RNADEModule(AbstractAutoregressive):
         )
         M, D, H = self.n_models, self.n_dimensions, positive_int(n_hidden, "n_hidden")
         P = self.family.n_outputs
-        self.n_hidden = H
+        self.n_hidden, self.n_layers = H, positive_int(n_layers, "n_layers")
 
         def draw(scale: float, *shape: int) -> nn.Parameter:
             return drawn(scale if weight_scale is None else weight_scale, shape, generator)
@@ -93,10 +104,14 @@ class RNADEModule(AbstractAutoregressive):
         self.rho = nn.Parameter(torch.ones(M, D))
         self.V = draw(0.01, M, D, H, P)
         self.b = nn.Parameter(torch.zeros(M, D, P))
+        L = self.n_layers - 1
+        self.U = draw((H * L) ** -0.5, M, L, H, H) if L else None
+        self.u = nn.Parameter(torch.zeros(M, L, D, H)) if L else None
 
     def tied_parameters(self) -> Parameters:
         """Tensors of the tied network, as the backends take them."""
-        return Parameters(self.W, self.c, self.rho, self.V, self.b, self._floor_or_none())
+        floor = self._floor_or_none()
+        return Parameters(self.W, self.c, self.rho, self.V, self.b, floor, self.U, self.u)
 
     def decayed(self) -> list[str]:
         """Weight decay touches the input-to-hidden weights only."""

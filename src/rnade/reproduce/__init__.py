@@ -8,9 +8,12 @@ from rnade.reproduce.experiment import AbstractExperiment
 # Where each experiment stands; it is imported when it is asked for.
 EXPERIMENTS = {
     "binary": "rnade.reproduce.binary",
-    "figure2": "rnade.reproduce.figure2",
     "table1": "rnade.reproduce.table1",
+    "table2": "rnade.reproduce.table2",
     "table3": "rnade.reproduce.table3",
+    "figure1": "rnade.reproduce.figure1",
+    "figure2": "rnade.reproduce.figure2",
+    "figure3": "rnade.reproduce.figure3",
 }
 
 

@@ -39,12 +39,25 @@ class Choice:
 
 @dataclass(frozen=True)
 class Context:
-    """Where data comes from, where to compute, and where models are kept, if any are."""
+    """Where data comes from, where to compute and where results go.
+
+    Attributes
+    ----------
+    store : DataStore
+    device : torch.device
+    folder : Path
+        Of the records; what else an experiment keeps goes there too.
+    mixture_file : Path or None
+        Zoran and Weiss's mixture, for Table 2.
+    speech : SpeechFolder
+        For experiments on speech.
+    """
 
     store: DataStore
     device: torch.device
+    folder: Path = Path()
+    mixture_file: Path | None = None
     speech: SpeechFolder = DATA_FOLDER
-    models: Path | None = None
 
 
 class AbstractExperiment(abc.ABC):
@@ -81,13 +94,9 @@ class AbstractExperiment(abc.ABC):
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
         """Lay out the records of the plan's jobs, given by the identity of their job."""
 
-    def figures(self, choice: Choice, records: Mapping[str, Record]) -> dict[str, bytes]:
-        """Draw the records: contents of files by their names; an experiment may have none."""
-        return {}
-
-    def models_in(self, folder: Path) -> Path:
-        """Where model files are kept, given the folder of records."""
-        return folder / "models"
+    def pictures(self, records: Mapping[str, Record], folder: Path) -> list[Path]:
+        """Draw what the records hold into files in `folder`; most experiments have no pictures."""
+        return []
 
     def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
         """The chosen data sets, in the experiment's order."""

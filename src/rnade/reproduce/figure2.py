@@ -8,7 +8,6 @@ is trained. The records hold the windows, so that the figure can be drawn again 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,14 @@ from rnade.data.windows import N_FRAMES
 from rnade.families.base import Array
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import ResultTable
+from rnade.reproduce.pictures import new_figure, save
 from rnade.reproduce.runner import Job, Record
 from rnade.reproduce.speech_data import FoldWindows
 from rnade.reproduce.speech_files import KEPT, keep, kept
 from rnade.reproduce.speech_models import SpeechDensity, fit
 from rnade.reproduce.speech_rows import ROWS
 from rnade.reproduce.table3 import EXPERIMENT as TABLE_3
-from rnade.reproduce.table3 import fold_of
+from rnade.reproduce.table3 import fold_of, models_in
 
 N_WINDOWS = 15
 SEED = 0
@@ -44,11 +44,6 @@ class Figure2(AbstractExperiment):
     def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
         """The sample, unless others are named."""
         return TABLE_3.chosen_datasets(choice)
-
-    def models_in(self, folder: Path) -> Path:
-        """Where Table 3 keeps them: in the folder beside this one that is called after it."""
-        beside = folder.with_name(folder.name.replace(self.name, TABLE_3.name))
-        return TABLE_3.models_in(beside)
 
     def plan(self, choice: Choice) -> list[list[Job]]:
         """One job for each line of the figure."""
@@ -78,15 +73,16 @@ class Figure2(AbstractExperiment):
         """Nothing: it is a figure."""
         return []
 
-    def figures(self, choice: Choice, records: Mapping[str, Record]) -> dict[str, bytes]:
+    def pictures(self, records: Mapping[str, Record], folder: Path) -> list[Path]:
         """Draw the figure as PNG and SVG, once all its lines are there."""
         lines = {
             record["job"]["model"]: np.array(record["result"]["windows"])
             for record in records.values()
         }
         if not all(model in lines for model in self.models):
-            return {}
-        return draw({_label(model): lines[model] for model in self.models})
+            return []
+        figure = draw_windows({_label(model): lines[model] for model in self.models})
+        return save(figure, folder, self.name)
 
 
 def _job(dataset: str, model: str, choice: Choice) -> Job:
@@ -108,13 +104,18 @@ def _best(jobs: Sequence[Job], fold: FoldWindows, context: Context) -> tuple[Spe
     """The model, of those of a row, that the validation speakers like best."""
     found = []
     for job in jobs:
-        density = kept(job, context.models, context.device)
+        density = kept(job, _models_of_table_3(context.folder), context.device)
         if density is None:
             density = next(iter(fit(job.settings, [fold]))).density
-            keep(density, job, context.models)
+            keep(density, job, _models_of_table_3(context.folder))
         found.append((float(density.log_prob(fold.validation).mean()), density, job))
     _, density, job = max(found, key=lambda entry: entry[0])
     return density, job
+
+
+def _models_of_table_3(folder: Path) -> Path:
+    """Where Table 3 keeps its models: in the folder beside this one that is called after it."""
+    return models_in(folder.with_name(folder.name.replace(EXPERIMENT.name, TABLE_3.name)))
 
 
 def _test_windows(fold: FoldWindows) -> torch.Tensor:
@@ -147,41 +148,18 @@ def as_pictures(windows: Array) -> Array:
     return np.ascontiguousarray(frames.transpose(0, 2, 1)[:, ::-1])
 
 
-def draw(lines: Mapping[str, Array]) -> dict[str, bytes]:
-    """Draw lines of windows, each under its name, on one scale of greys.
-
-    Returns
-    -------
-    dict of str to bytes
-        ``figure.png`` and ``figure.svg``.
-    """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "Drawing a figure needs matplotlib: pip install 'rnade[plot]'"
-        ) from error
-
+def draw_windows(lines: Mapping[str, Array]) -> Any:
+    """Draw lines of windows, each under its name, on one scale of greys."""
     low, high = np.quantile(np.concatenate(list(lines.values())), [0.005, 0.995])
     n = max(len(windows) for windows in lines.values())
-    files = {}
-    # The same windows give the same file: no date in it, and no random names.
-    with rc_context({"svg.hashsalt": "rnade", "svg.fonttype": "path"}):
-        figure = Figure(figsize=(0.62 * n, 1.25 * len(lines)))
-        axes = figure.subplots(len(lines), n, squeeze=False)
-        for (name, windows), line in zip(lines.items(), axes, strict=True):
-            for picture, ax in zip(as_pictures(windows), line, strict=True):
-                ax.imshow(picture, cmap="gray", vmin=low, vmax=high, aspect="auto")
-                ax.set_xticks([])
-                ax.set_yticks([])
-            line[0].set_title(name, loc="left", fontsize=9)
-        figure.subplots_adjust(0.01, 0.01, 0.99, 0.92, wspace=0.12, hspace=0.3)
-        for kind, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
-            out = BytesIO()
-            figure.savefig(out, format=kind, **options)
-            files[f"figure.{kind}"] = out.getvalue()
-    return files
+    figure = new_figure(0.62 * n + 1.6, 1.15 * len(lines))
+    axes = figure.subplots(len(lines), n, squeeze=False)
+    for line, (name, windows) in zip(axes, lines.items(), strict=True):
+        for ax, picture in zip(line, as_pictures(windows), strict=True):
+            ax.imshow(picture, cmap="gray", vmin=low, vmax=high, aspect="auto")
+            ax.set(xticks=[], yticks=[])
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+    return figure
 
 
 EXPERIMENT = Figure2()

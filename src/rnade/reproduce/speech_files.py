@@ -19,17 +19,17 @@ def file_of(job: Job, folder: Path) -> Path:
     return folder / f"{job.key['model']}-{digest}.safetensors"
 
 
-def keep(density: SpeechDensity, job: Job, folder: Path | None) -> None:
+def keep(density: SpeechDensity, job: Job, folder: Path) -> None:
     """Write a model to its file, if it is one of those that are kept."""
-    if folder is None or job.key["model"] not in KEPT or job.key["fold"]:
+    if job.key["model"] not in KEPT or job.key["fold"]:
         return
     folder.mkdir(parents=True, exist_ok=True)
     write_model(file_of(job, folder), density.tensors(), job.settings, overwrite=True)
 
 
-def kept(job: Job, folder: Path | None, device: torch.device) -> SpeechDensity | None:
+def kept(job: Job, folder: Path, device: torch.device) -> SpeechDensity | None:
     """Give a job's model from its file, or None where there is none."""
-    if folder is None or not file_of(job, folder).exists():
+    if not file_of(job, folder).exists():
         return None
     tensors, settings = read_model(file_of(job, folder))
     return SpeechDensity.from_tensors(tensors, settings, device)

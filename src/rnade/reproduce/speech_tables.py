@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rnade.evaluation import grouped_error, mean_score
+from rnade.evaluation import mean_score, standard_error_by_group
 from rnade.families.base import Array
 from rnade.reproduce.layout import Cell, ResultTable
 from rnade.reproduce.runner import Record
@@ -212,7 +212,7 @@ def _gap_by_utterance(
         gaps += list(np.array(ours["mean"]) - np.array(theirs["mean"]))
     utterance_of = np.repeat(np.arange(len(counts)), counts)
     per_window = np.asarray(gaps)[utterance_of]
-    return Cell(float(per_window.mean()), grouped_error(per_window, utterance_of))
+    return Cell(float(per_window.mean()), standard_error_by_group(per_window, utterance_of))
 
 
 def _by_split(dataset: str, chosen: Chosen) -> ResultTable:

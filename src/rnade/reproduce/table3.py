@@ -13,11 +13,12 @@ test windows are scored by every setting, and only the chosen one's score is sho
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rnade.evaluation import grouped_error, mean_score
+from rnade.evaluation import mean_score, standard_error_by_group
 from rnade.families.base import Array
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import ResultTable
@@ -77,7 +78,7 @@ class Table3(AbstractExperiment):
         """Fit one setting to all folds of a data set, and score each."""
         folds = [fold_of(job, context) for job in jobs]
         for job, fold, fitted in zip(jobs, folds, fit(jobs[0].settings, folds), strict=True):
-            keep(fitted.density, job, context.models)
+            keep(fitted.density, job, models_in(context.folder))
             yield job, score(fitted.density, fold) | fitted.details | {"data": fold.facts}
 
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
@@ -87,6 +88,11 @@ class Table3(AbstractExperiment):
             for dataset in self.chosen_datasets(choice)
             for table in lay_out(dataset, self.chosen_models(choice), list(records.values()))
         ]
+
+
+def models_in(folder: Path) -> Path:
+    """Where model files are kept, given the folder of records."""
+    return folder / "models"
 
 
 def fold_of(job: Job, context: Context) -> FoldWindows:
@@ -106,7 +112,7 @@ def score(density: SpeechDensity, fold: FoldWindows) -> dict[str, Any]:
         result[part] = {
             "mean": mean.mean,
             "error_by_window": mean.standard_error,
-            "error_by_utterance": _finite(grouped_error(scores, utterances)),
+            "error_by_utterance": _finite(standard_error_by_group(scores, utterances)),
         }
         if part == "test":
             result["utterances"] = _by_utterance(scores, utterances)

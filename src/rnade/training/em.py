@@ -5,7 +5,7 @@ A bank of M mixtures (restarts) shares every pass over the rows.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from rnade.backends.threads import one_torch_thread
 from rnade.checks import number_between, positive_int
 from rnade.nn.mixture import AbstractGaussianMixture
 from rnade.training.em_steps import DEAD_ROWS, AbstractSteps, Sums, steps_for
+from rnade.training.minibatches import AbstractMinibatches, ShuffledRows
 from rnade.training.optimisers import per_model
 from rnade.training.run import HistoryRow
 from rnade.training.sgd import Outcome
@@ -72,7 +73,7 @@ PAPER_EM = EMSettings(max_iter=1000, batch_size=20_000, step_size=0.1, patience=
 @torch.no_grad()
 def fit_mixture(
     module: AbstractGaussianMixture,
-    rows: Float[Tensor, "N D"],
+    rows: Float[Tensor, "N D"] | AbstractMinibatches,
     settings: EMSettings,
     *,
     floor: Float[Tensor, " D"],
@@ -90,8 +91,9 @@ def fit_mixture(
     ----------
     module : AbstractGaussianMixture
         One mixture, or a bank.
-    rows : Tensor of shape (N, D)
-        On any device: they pass through the module's in chunks.
+    rows : Tensor of shape (N, D), or AbstractMinibatches
+        On any device: they pass through the module's in chunks. Or where minibatches come from,
+        such as `FreshRows`.
     settings : EMSettings
     floor : Tensor of shape (D,)
         Smallest variance of a component along each column; 0 for none.
@@ -116,7 +118,7 @@ def fit_mixture(
         minibatch iteration is that of its own rows, before they are used.
     """
     run = _Run(module, rows, settings, steps_for(module, floor, shrinkage), generator, weights)
-    with threads_for(module, len(rows)):
+    with threads_for(module, len(run.rows)):
         return _looped(run, validation, validation_weights, target, on_epoch)
 
 
@@ -139,6 +141,7 @@ def _looped(
     history: list[HistoryRow] = []
 
     def look(iteration: int, sums: Sums) -> Tensor:
+        run.steps.check()
         train_scores = sums.log_likelihood / sums.weight
         scores = train_scores
         if validation is not None:
@@ -182,15 +185,27 @@ class _Run:
     def __init__(
         self,
         module: AbstractGaussianMixture,
-        rows: Tensor,
+        rows: Tensor | AbstractMinibatches,
         settings: EMSettings,
         steps: AbstractSteps[Any, Any],
         generator: Generator,
         weights: Tensor | None,
     ) -> None:
-        self.module, self.rows, self.settings = module, rows, settings
+        self.module, self.settings = module, settings
         self.steps, self.generator = steps, generator
-        ones = torch.ones(len(rows), dtype=rows.dtype, device=rows.device)
+        self.batches: AbstractMinibatches | None = None
+        self.batch_size = settings.batch_size or 0
+        if isinstance(rows, AbstractMinibatches):
+            if settings.batch_size is None:
+                raise ValueError("Minibatches were given: expected a batch_size, got None.")
+            self.batches = rows
+            self.rows, weights = rows.known()
+        else:
+            self.rows = rows
+            if settings.batch_size is not None:
+                self.batches = ShuffledRows(rows, generator, weights=weights)
+                self.batch_size = min(settings.batch_size, len(rows))
+        ones = torch.ones(len(self.rows), dtype=self.rows.dtype, device=self.rows.device)
         self.weights = ones if weights is None else weights / weights.mean()
         self.parameters = list(module.parameters())
         self.best = [p.detach().clone() for p in self.parameters]
@@ -200,8 +215,6 @@ class _Run:
         self.best_iterations = torch.zeros(M, dtype=torch.int64, device=module.device)
         self.looks_since_best = torch.zeros_like(self.best_iterations)
         self.revived = 0
-        size = settings.batch_size
-        self.batches = None if size is None else self._shuffled_batches(min(size, len(rows)))
 
     def step_size(self, iteration: int) -> float:
         if self.settings.batch_size is None:
@@ -212,8 +225,8 @@ class _Run:
         """Sums over all rows, or over the next minibatch."""
         if self.batches is None:
             return self.steps.gather(self.rows, self.weights)
-        index = next(self.batches)
-        return self.steps.gather(self.rows[index], self.weights[index])
+        x, w = self.batches.draw(1, self.batch_size)
+        return self.steps.gather(x[0], w[0])
 
     def maximisation(self, sums: Any, iteration: int) -> None:
         """Move the parameters; over all rows, also bring a dead component back to life."""
@@ -264,15 +277,6 @@ class _Run:
 
     def _permutation(self) -> Tensor:
         return torch.randperm(len(self.rows), device=self.rows.device, generator=self.generator)
-
-    def _shuffled_batches(self, size: int) -> Iterator[Tensor]:
-        """Endless minibatches: all rows in random order, again and again."""
-        index = self._permutation()
-        while True:
-            while len(index) < size:
-                index = torch.cat([index, self._permutation()])
-            yield index[:size]
-            index = index[size:]
 
 
 def _score(module: AbstractGaussianMixture, rows: Tensor, weights: Tensor | None) -> Tensor:

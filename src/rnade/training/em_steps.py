@@ -112,6 +112,9 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
     def __init__(self, module: AbstractGaussianMixture, floor: Float[Tensor, " D"]) -> None:
         self._mixture = module
         self.floor = floor.to(module.device, torch.float64)
+        self._has_floor = bool((self.floor > 0).all())
+        shape = module.n_models, module.n_components
+        self._failed = torch.zeros(shape, dtype=torch.bool, device=module.device)
 
     @torch.no_grad()
     def gather(self, rows: Float[Tensor, "N D"], weights: Float[Tensor, " N"]) -> S:
@@ -147,6 +150,19 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
     @abc.abstractmethod
     def take(self, target: T) -> None:
         """Give the module these parameters."""
+
+    def check(self) -> None:
+        """Raise a SingularDataError if a component has become singular since the start.
+
+        Apart from `take`, which need then not be waited for: a GPU that is asked something after
+        every iteration stands still meanwhile.
+        """
+        if bool(self._failed.any()):
+            raise SingularDataError(
+                f"The covariance of component {int(self._failed.nonzero()[0, 1])} became singular:"
+                " its rows lie in a plane, or are too few. Use fewer components, or a sigma_floor"
+                " above 0."
+            )
 
     @torch.no_grad()
     def move(self, sums: S, step_size: float = 1.0) -> None:
@@ -244,25 +260,22 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
             within = within / sums.weight[:, None, None, None]
             own = n[..., None] / (n[..., None] + self.shrinkage)
             covariance = torch.lerp(within.expand_as(covariance), covariance, own)
+        if self._has_floor:
+            covariance = not_below_floor(covariance, self.floor)
         alive = (sums.n > DEAD_ROWS)[..., None]
         old = self.current()
         return GaussianTarget(
             sums.n / sums.weight[:, None],
             torch.where(alive, mu, old.mu),
-            torch.where(alive[..., None], not_below_floor(covariance, self.floor), old.covariance),
+            torch.where(alive[..., None], covariance, old.covariance),
         )
 
     def take(self, target: GaussianTarget) -> None:
-        """Give the module these parameters."""
+        """Give the module these parameters; what fails is noted on the device, for `check`."""
         self.module.log_alpha.copy_(target.alpha.log())
         self.module.mu.copy_(target.mu)
         L, failed = torch.linalg.cholesky_ex(target.covariance)
-        if bool(failed.any()):
-            raise SingularDataError(
-                f"The covariance of component {int(failed[0].nonzero()[0])} became singular: its"
-                " rows lie in a plane, or are too few. Use fewer components, or a sigma_floor"
-                " above 0."
-            )
+        self._failed |= failed > 0
         self.module.L.copy_(L)
 
 
@@ -329,7 +342,7 @@ class FactorSteps(AbstractSteps[FactorSums, FactorTarget]):
         )
 
     def take(self, target: FactorTarget) -> None:
-        """Give the module these parameters."""
+        """Give the module these parameters, after a look at them."""
         if bool((target.psi <= 0).any()):
             raise SingularDataError(
                 "The noise of a column became 0 in a component: its rows lie in a plane, or are"

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -18,6 +19,10 @@ class AbstractMinibatches(abc.ABC):
     @abc.abstractmethod
     def draw(self, n: int, size: int) -> tuple[Float[Tensor, "n B D"], Float[Tensor, "n B"]]:
         """The next n minibatches of `size` rows, and the rows' weights (1 on average)."""
+
+    @abc.abstractmethod
+    def known(self) -> tuple[Float[Tensor, "N D"], Float[Tensor, " N"] | None]:
+        """Rows on which training is scored, and their weights if they have any."""
 
     @abc.abstractmethod
     def contents(self) -> dict[str, Tensor]:
@@ -55,6 +60,7 @@ class ShuffledRows(AbstractMinibatches):
         noise_width: Float[Tensor, " D"] | None = None,
     ) -> None:
         self.rows, self.generator, self.noise_width = rows, generator, noise_width
+        self._given_weights = weights
         self.weights = rows.new_ones(len(rows)) if weights is None else weights / weights.mean()
         self._index = self._permutation()
 
@@ -79,6 +85,10 @@ class ShuffledRows(AbstractMinibatches):
             x = x + (noise.to(x.device) - 0.5) * self.noise_width
         return x.view(n, size, -1), self.weights[index].view(n, size)
 
+    def known(self) -> tuple[Tensor, Tensor | None]:
+        """All rows, and their weights as they were given."""
+        return self.rows, self._given_weights
+
     def contents(self) -> dict[str, Tensor]:
         """Rows, weights and noise."""
         width = self.noise_width
@@ -97,6 +107,74 @@ class ShuffledRows(AbstractMinibatches):
     def _permutation(self) -> Tensor:
         generator = self.generator
         return torch.randperm(len(self.rows), device=generator.device, generator=generator)
+
+
+class RowSource(Protocol):
+    """Whatever rows can be drawn from without end: image patches, windows of speech."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it draws."""
+
+    def draw(self, n: int, generator: Generator) -> Tensor:
+        """Give n rows of shape (n, D)."""
+
+
+# Rows that are drawn together: on a GPU that takes a few launches, however many they are.
+DRAWN_AHEAD = {"cpu": 1, "cuda": 2**18}
+
+
+class FreshRows(AbstractMinibatches):
+    """Rows never seen before, drawn as training goes.
+
+    Parameters
+    ----------
+    source : RowSource
+    generator : torch.Generator
+        On the source's device.
+    n_known : int
+        Rows drawn once, at the start, on which training is scored.
+    """
+
+    def __init__(self, source: RowSource, generator: Generator, *, n_known: int = 10_000) -> None:
+        self.source, self.generator = source, generator
+        self._known = source.draw(n_known, generator)
+        self._ahead = self._known[:0]
+        self._used = 0
+        self._before = generator.get_state()  # the rows drawn ahead come from here
+
+    def draw(self, n: int, size: int) -> tuple[Tensor, Tensor]:
+        """The next n minibatches of `size` rows, all of weight 1."""
+        if self._used + n * size > len(self._ahead):
+            self._draw_ahead(max(n * size, DRAWN_AHEAD[self.source.device.type]))
+        x = self._ahead[self._used : self._used + n * size].view(n, size, -1)
+        self._used += n * size
+        return x, x.new_ones(n, size)
+
+    def known(self) -> tuple[Tensor, Tensor | None]:
+        """The rows drawn at the start."""
+        return self._known, None
+
+    def contents(self) -> dict[str, Tensor]:
+        """The rows drawn at the start, which tell the source and the seed."""
+        return {"known": self._known}
+
+    def state(self) -> dict[str, Tensor]:
+        """Where the generator stood before the rows drawn ahead, and how many are used."""
+        places = torch.tensor([len(self._ahead), self._used])
+        return {"generator": self._before, "places": places}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Go on from where `state` was taken."""
+        self.generator.set_state(state["generator"])
+        drawn, used = state["places"].tolist()
+        if drawn:
+            self._draw_ahead(drawn)
+        self._used = used
+
+    def _draw_ahead(self, n: int) -> None:
+        self._before = self.generator.get_state()
+        self._ahead, self._used = self.source.draw(n, self.generator), 0
 
 
 def draw_all(

@@ -125,9 +125,10 @@ class Run:
         self._ledger.start_epoch()
         most = max(1, BLOCK_ELEMENTS // (self.batch_size * self.module.n_dimensions))
         n_blocks = math.ceil(self.updates_per_epoch / most)
+        schedule = self._schedule()
         for block in range(n_blocks):
-            done = block * self.updates_per_epoch // n_blocks
-            self._run_block((block + 1) * self.updates_per_epoch // n_blocks - done, cancelled)
+            first, last = (b * self.updates_per_epoch // n_blocks for b in (block, block + 1))
+            self._run_block(schedule[first:last], cancelled)
             if cancelled():
                 return False
         ledger = self._ledger
@@ -283,10 +284,8 @@ class Run:
 
     # ---------------------------------------------------------------- updates
 
-    def _run_block(self, n: int, cancelled: Callable[[], bool]) -> None:
-        """Make n updates with minibatches drawn beforehand."""
-        x, w = draw_all(self.sources, n, self.batch_size)
-        dtype, device = self.module.dtype, self.module.device
+    def _schedule(self) -> Float[Tensor, "n 4"]:
+        """What changes from update to update of an epoch, in one copy to the device."""
         shares = [
             [
                 self.recipe.share_at(t, self.n_updates),
@@ -294,9 +293,15 @@ class Run:
                 1 - min(self.recipe.averaging, (1 + t) / (10 + t)),
                 *AbstractOptimiser.unbias(t + 1),
             ]
-            for t in range(self.update, self.update + n)
+            for t in range(self.update, self.update + self.updates_per_epoch)
         ]
-        schedule = torch.tensor(shares, dtype=torch.float64).to(device, dtype)
+        given = torch.tensor(shares, dtype=torch.float64)
+        return given.to(self.module.device, self.module.dtype)
+
+    def _run_block(self, schedule: Float[Tensor, "n 4"], cancelled: Callable[[], bool]) -> None:
+        """Make one update for each line of the schedule, with minibatches drawn beforehand."""
+        n = len(schedule)
+        x, w = draw_all(self.sources, n, self.batch_size)
         self._captured.run((x, -w / self.batch_size, schedule), cancelled)
         self.update += n
 

@@ -14,7 +14,7 @@ from rnade.exceptions import TrainingDivergedError
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.interrupt import interruptible
-from rnade.training.minibatches import ShuffledRows
+from rnade.training.minibatches import AbstractMinibatches, ShuffledRows
 from rnade.training.recipe import Recipe
 from rnade.training.run import MAX_RETURNS, Diverged, HistoryRow, Run
 from rnade.training.scoring import ScoredRows, mean_log_likelihoods
@@ -38,7 +38,7 @@ class Outcome:
     best_score : float
         Their validation log-likelihood (training, where there are no validation rows).
     train_at_best : float
-        Their log-likelihood on all training rows.
+        Their log-likelihood on all training rows (of fresh rows, on those drawn at the start).
     interrupted : bool
         Whether Ctrl-C ended it.
     """
@@ -52,10 +52,10 @@ class Outcome:
 
 def train(
     module: AbstractTrainable,
-    rows: Float[Tensor, "N D"],
+    rows: Float[Tensor, "N D"] | AbstractMinibatches,
     recipe: Recipe,
     *,
-    generator: Generator,
+    generator: Generator | None = None,
     validation: Float[Tensor, "Nv D"] | None = None,
     weights: Float[Tensor, " N"] | None = None,
     validation_weights: Float[Tensor, " Nv"] | None = None,
@@ -72,8 +72,10 @@ def train(
     ----------
     module : AbstractTrainable
         One model, or a bank whose members all see the same minibatches.
-    rows : Tensor of shape (N, D)
-        Training rows, with the module's dtype and device.
+    rows : Tensor of shape (N, D), or AbstractMinibatches
+        Training rows, with the module's dtype and device; or where minibatches come from, such as
+        `FreshRows`. These have a generator, weights and noise of their own, and a recipe for fresh
+        rows says how many `batches_per_epoch` it takes.
     recipe : Recipe
     generator : torch.Generator
         Orders the rows into minibatches. One on the CPU gives the same order on every device.
@@ -99,16 +101,22 @@ def train(
     CheckpointError
     """
     M = module.n_models
-    source = ShuffledRows(rows, generator, weights=weights, noise_width=noise_width)
-    everything = ScoredRows.stack([rows], [weights])
+    if isinstance(rows, AbstractMinibatches):
+        source = rows
+    else:
+        if generator is None:
+            raise TypeError("train() needs a generator, which orders the rows into minibatches.")
+        source = ShuffledRows(rows, generator, weights=weights, noise_width=noise_width)
+    known, weights = source.known()
+    everything = ScoredRows.stack([known], [weights])
     sample = slice(None) if target is not None else slice(N_MONITORED)
     run = Run(
         module,
         [source],
         [0] * M,
         [recipe] * M,
-        n_rows=len(rows),
-        training=ScoredRows.stack([rows[sample]], [None if weights is None else weights[sample]]),
+        n_rows=len(known),
+        training=ScoredRows.stack([known[sample]], [None if weights is None else weights[sample]]),
         validation=(
             None if validation is None else ScoredRows.stack([validation], [validation_weights])
         ),

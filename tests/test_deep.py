@@ -1,0 +1,444 @@
+"""Networks with residual layers: every backend against the reference, and every user of them.
+
+The properties that all models share (integral, order, draws, banks) are tested over the table in
+`conftest`, which has deep entries. Kernels run as in `test_gpu`.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from torch import Generator
+
+from rnade import RNADE, RNADESearchCV, load
+from rnade.backends import dispatch, gpu, reference, vectorised
+from rnade.backends.parameters import Parameters
+from rnade.backends.reference import ReferenceParameters
+from rnade.families import GaussianMixture
+from rnade.nn import EnsembleModule, RNADEModule
+from rnade.training import MODERN, Bank, Member, RowSet, train
+from tests.conftest import FAMILIES
+from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
+
+# M, B, D, H, L: one of everything; a bank; more units than a tile; more rows than a block.
+SIZES = {
+    "ones": (1, 1, 1, 1, 1),
+    "bank": (2, 5, 3, 5, 2),
+    "tiles": (1, 17, 2, 67, 1),
+    "blocks": (1, 33, 3, 16, 3),
+}
+NAMES = ("x", "W", "c", "rho", "V", "b", "U", "u")
+
+
+def draw(family, size, seed=0, floor=False):
+    """Float64 rows, parameters and orders that float32 holds too."""
+    M, B, D, H, L = SIZES[size]
+    generator = Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator).double()
+
+    P = family.n_outputs
+    parameters = Parameters(
+        W=0.5 * normal(M, D, H),
+        c=0.5 * normal(M, H),
+        rho=1 + 0.25 * normal(M, D),
+        V=normal(M, D, H, P) / 2 ** round(np.log2(H) / 2),
+        b=0.5 * normal(M, D, P),
+        log_floor=normal(M, D) - 1 if floor else None,
+        U=normal(M, L, H, H) / 2 ** round(np.log2(H) / 2),
+        u=0.5 * normal(M, L, D, H),
+    )
+    x = normal(M, B, D)
+    order = torch.stack([torch.randperm(D, generator=generator) for _ in range(M)])
+    return (x > 0).double() if family.name == "bernoulli" else x, parameters, order
+
+
+def one_model(parameters, m):
+    return ReferenceParameters(*[None if t is None else t[m].numpy() for t in parameters])
+
+
+def with_gradients(function, x, parameters, *upstream):
+    """What `function` gives and the gradients of `NAMES`."""
+    leaves = [t.detach().clone().requires_grad_() for t in (x, *parameters.weights)]
+    given = Parameters(*leaves[1:6], parameters.log_floor, *leaves[6:])
+    value = function(leaves[0], given)
+    return [value.detach(), *torch.autograd.grad(value, leaves, *upstream)]
+
+
+# ---------------------------------------------------------------- the reference and plain torch
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "identity"])
+def test_the_reference_agrees_with_finite_differences(name, activation):
+    family = FAMILIES[name]
+    x, drawn, order = draw(family, "bank", floor=True)
+    parameters, rows, order = one_model(drawn, 1), x[1].numpy(), order[1].tolist()
+    exact = reference.gradients(rows, parameters, family, activation, order)
+
+    def total(**changed):
+        x = changed.pop("x", rows)
+        return reference.log_conditionals(
+            x, parameters._replace(**changed), family, activation, order
+        ).sum()
+
+    rng = np.random.default_rng(7)
+    for field in NAMES:
+        value = rows if field == "x" else getattr(parameters, field)
+        for _ in range(3):
+            direction, step = rng.normal(size=value.shape), 1e-6
+            difference = (
+                total(**{field: value + step * direction})
+                - total(**{field: value - step * direction})
+            ) / (2 * step)
+            expected = (getattr(exact, field) * direction).sum()
+            assert difference == pytest.approx(expected, rel=1e-6, abs=1e-6), field
+
+
+def test_linear_layers_make_a_gaussian():
+    """With identity units, one component and constant scales the joint is Gaussian."""
+    family = GaussianMixture(1)
+    x, drawn, _ = draw(family, "blocks")
+    p = one_model(drawn, 0)
+    p.V[:, :, [0, 2]] = 0
+    D = len(p.W)
+    through = np.linalg.multi_dot([np.eye(16) + U for U in p.U])
+    A, m = np.zeros((D, D)), np.zeros(D)
+    for d in range(D):
+        bias = np.zeros(16)
+        for U, u in zip(p.U, p.u, strict=True):
+            bias = bias @ (np.eye(16) + U) + u[d]
+        readout = p.V[d, :, 1]
+        m[d] = p.b[d, 1] + (p.rho[d] * p.c @ through + bias) @ readout
+        A[d, :d] = p.rho[d] * p.W[:d] @ through @ readout
+    inverse = np.linalg.inv(np.eye(D) - A)
+    joint = scipy.stats.multivariate_normal(
+        inverse @ m, inverse @ np.diag(np.exp(2 * p.b[:, 2])) @ inverse.T
+    )
+    terms = reference.log_conditionals(x[0].numpy(), p, family, "identity")
+    np.testing.assert_allclose(terms.sum(1), joint.logpdf(x[0].numpy()), rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "identity"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_values_and_gradients_agree_with_the_reference(name, activation, size, ordered):
+    family = FAMILIES[name]
+    x, parameters, order = draw(family, size, floor=ordered)
+    order = order if ordered else None
+    value, *gradients = with_gradients(
+        lambda x, p: vectorised.log_conditionals(x, p, family, activation, order).sum((1, 2)),
+        x,
+        parameters,
+        torch.ones(len(x), dtype=torch.float64),
+    )
+    for m in range(len(x)):
+        arguments = (
+            x[m].numpy(),
+            one_model(parameters, m),
+            family,
+            activation,
+            None if order is None else order[m].tolist(),
+        )
+        terms = reference.log_conditionals(*arguments)
+        np.testing.assert_allclose(value[m], terms.sum(), rtol=1e-10)
+        expected = reference.gradients(*arguments)
+        for field, g in zip(NAMES, gradients, strict=True):
+            right = getattr(expected, field)
+            scale = max(1, np.abs(right).max())
+            np.testing.assert_allclose(g[m] / scale, right / scale, atol=1e-9, err_msg=field)
+
+
+def test_gradient_is_exact_by_gradcheck():
+    family = FAMILIES["gaussian-1"]
+    x, parameters, _ = draw(family, "bank")
+    leaves = [t[:1, :2].clone().requires_grad_() for t in (x,)]
+    leaves += [t[:1].clone().requires_grad_() for t in parameters.weights]
+
+    def function(x, *t):
+        p = Parameters(*t[:5], None, *t[5:])
+        return vectorised.log_conditionals(x, p, family, "sigmoid")
+
+    assert torch.autograd.gradcheck(function, leaves)
+
+
+def test_layers_that_do_nothing_leave_a_linear_network():
+    module = RNADEModule(
+        4, 6, GaussianMixture(2), n_layers=3, generator=Generator().manual_seed(0)
+    )
+    module = module.double()
+    with torch.no_grad():
+        module.U.zero_()
+    p = module.tied_parameters()
+    x = torch.randn(5, 4, generator=Generator().manual_seed(1), dtype=torch.float64)
+    linear = vectorised.log_conditionals(
+        x[None], p._replace(U=None, u=None), module.family, "identity"
+    )
+    torch.testing.assert_close(module.log_conditionals(x), linear[0])
+
+
+# ---------------------------------------------------------------- kernels
+
+
+@pytest.mark.skipif(INTERPRETING, reason="this is the inner run")
+@pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
+def test_kernels_under_the_interpreter():
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "kernel"],
+        env={**environment, "TRITON_INTERPRET": "1"},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
+    passed = re.search(r"(\d+) passed", run.stdout)
+    assert passed, run.stdout[-2000:]
+    assert int(passed[1]) > 5
+    assert "1 skipped" in run.stdout, run.stdout[-2000:]  # this test alone
+
+
+def moved(t):
+    if t is None:
+        return None
+    return t.to(DEVICE) if t.dtype == torch.int64 else t.to(DEVICE, torch.float32)
+
+
+def assert_as_good_as_torch(got, plain, right):
+    """Flash-attention's rule: at most twice the error of plain torch in the same precision.
+
+    Some gradients are small sums of large terms: their own size is allowed a few more roundings.
+    """
+    for what, a, b, c in zip(("value", *NAMES), got, plain, right, strict=True):
+        a, b, c = (t.cpu().double() for t in (a, b, c))
+        scale = c.abs().max().clamp_min(1).item()
+        error, plain_error = (a - c).abs().max().item(), (b - c).abs().max().item()
+        assert error <= 2 * plain_error + 1e-5 * scale, what
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    ("name", "activation", "size", "weighted"),
+    [
+        *(("gaussian-4", "relu", size, True) for size in SIZES),
+        ("laplace-4", "sigmoid", "blocks", True),
+        ("gaussian-1", "sigmoid", "bank", False),
+        ("bernoulli", "identity", "bank", False),
+    ],
+)
+def test_kernel_values_and_gradients(name, activation, size, weighted, monkeypatch):
+    """Also in chunks of rows that are summed, for sizes of more than one block."""
+    family = FAMILIES[name]
+    x, parameters, order = draw(family, size, floor=size == "blocks")
+    if size == "blocks":
+        monkeypatch.setattr(gpu, "STORED_ELEMENTS", 1)  # 16 rows at a time
+    generator = Generator().manual_seed(1)
+    weights = torch.rand(x.shape[:2], generator=generator, dtype=torch.float64)
+    shape = x.shape[:1] if weighted else x.shape
+    upstream = torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    def by(backend, weights, order):
+        def function(x, p):
+            if weighted:
+                return backend.weighted_log_likelihood(x, weights, p, family, activation, order)
+            return backend.log_conditionals(x, p, family, activation, order)
+
+        return function
+
+    right = with_gradients(by(vectorised, weights, order), x, parameters, upstream)
+    single = Parameters(*map(moved, parameters))
+    arguments = (moved(x), single, moved(upstream))
+    settings = (moved(weights), moved(order))
+    plain = with_gradients(by(vectorised, *settings), *arguments)
+    got = with_gradients(by(gpu, *settings), *arguments)
+    assert_as_good_as_torch(got, plain, right)
+    again = with_gradients(by(gpu, *settings), *arguments)
+    assert all(torch.equal(a, b) for a, b in zip(got, again, strict=True))
+
+
+@needs_kernels
+@pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 0.01), ("bf16", 0.05)])
+def test_kernel_precisions(precision, tolerance):
+    family = FAMILIES["gaussian-4"]
+    x, parameters, order = draw(family, "tiles")
+    weights = torch.ones(x.shape[:2], dtype=torch.float64)
+
+    def by(backend, weights, order, **more):
+        def function(x, p):
+            return backend.weighted_log_likelihood(x, weights, p, family, "relu", order, **more)
+
+        return function
+
+    right = with_gradients(by(vectorised, weights, order), x, parameters)
+    got = with_gradients(
+        by(gpu, moved(weights), moved(order), precision=precision),
+        moved(x),
+        Parameters(*map(moved, parameters)),
+    )
+    for what, a, b in zip(("value", *NAMES), got, right, strict=True):
+        error = ((a.cpu().double() - b).norm() / b.norm()).item()
+        assert error < tolerance, what
+        if precision == "bf16" and what == "U":
+            assert error > 1e-5  # it did round
+
+
+@needs_kernels
+def test_kernel_scores_without_a_gradient_and_draws():
+    family = FAMILIES["gaussian-4"]
+    x, parameters, order = draw(family, "blocks")
+    single = Parameters(*map(moved, parameters))
+    with torch.no_grad():
+        rows = gpu.log_prob(moved(x), single, family, "relu", moved(order))
+        expected = vectorised.log_conditionals(x, parameters, family, "relu", order).sum(-1)
+        torch.testing.assert_close(rows.cpu().double(), expected, rtol=1e-4, atol=1e-4)
+        drawn = gpu.sample(7, single, family, "relu", generator=Generator(DEVICE).manual_seed(0))
+    assert drawn.shape == (1, 7, 3)
+
+
+@needs_kernels
+def test_kernel_products_leave_torch_settings_alone():
+    torch_settings = torch.backends.cuda.matmul
+    before = torch_settings.fp32_precision
+    family = FAMILIES["gaussian-1"]
+    x, parameters, _ = draw(family, "ones")
+    single = Parameters(*map(moved, parameters))
+    gpu.log_conditionals(moved(x), single, family, "relu", precision="tf32")
+    assert torch_settings.fp32_precision == before
+
+
+# ---------------------------------------------------------------- modules and training
+
+
+def make(seed=0, **options):
+    options = {"n_layers": 3, **options}
+    generator = Generator().manual_seed(seed)
+    return RNADEModule(3, 5, GaussianMixture(2), generator=generator, **options)
+
+
+def test_the_choice_of_backend_gives_its_reason():
+    choice = make().backend_choice()
+    assert choice.name == "vectorised"
+    assert "one hidden layer and this network has more" in choice.reason
+    with pytest.raises(ValueError, match="'cpu' was asked for, but the CPU kernels have one"):
+        make(backend="cpu").log_prob(torch.zeros(1, 3))
+
+
+def test_scores_are_made_in_chunks(monkeypatch):
+    module = make().double()
+    x = torch.randn(50, 3, generator=Generator().manual_seed(0), dtype=torch.float64)
+    expected = module.log_prob(x).detach()
+    sizes = []
+    plain = vectorised.log_conditionals
+
+    def counted(rows, *arguments, **more):
+        sizes.append(rows.shape[1])
+        return plain(rows, *arguments, **more)
+
+    monkeypatch.setattr(vectorised, "log_conditionals", counted)
+    monkeypatch.setattr(dispatch, "CHUNK_ELEMENTS", 20 * 3 * 5)
+    with torch.no_grad():
+        torch.testing.assert_close(module.log_prob(x), expected)
+    assert sizes == [20, 20, 10]
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5])
+def test_layers_are_counted_from_one(n):
+    with pytest.raises(ValueError, match=f"n_layers must be a whole number >= 1; got {n}"):
+        make(n_layers=n)
+
+
+def test_one_layer_has_no_more_parameters_than_before():
+    names = [name for name, _ in make(n_layers=1).named_parameters()]
+    assert names == ["W", "c", "rho", "V", "b"]
+    assert dict(make(n_layers=3).named_parameters())["U"].shape == (1, 2, 5, 5)
+    assert dict(make(n_layers=3).named_parameters())["u"].shape == (1, 2, 3, 5)
+
+
+def test_models_of_different_depth_share_no_bank_but_an_ensemble():
+    shallow, deep = make(n_layers=2), make(n_layers=3)
+    with pytest.raises(ValueError, match="Expected models of one kind and shape"):
+        RNADEModule.stack([shallow, deep])
+    x = torch.randn(4, 3, generator=Generator().manual_seed(0))
+    mean = EnsembleModule.of([shallow, deep]).log_prob(x).exp()
+    expected = (shallow.log_prob(x).exp() + deep.log_prob(x).exp()) / 2
+    torch.testing.assert_close(mean, expected)
+
+
+def test_training_fits_a_curve():
+    """Held-out rows of a noisy sine, whose conditional density is known."""
+    generator = Generator().manual_seed(0)
+    a = 4 * torch.rand(3000, 1, generator=generator) - 2
+    x = torch.cat([a, torch.sin(3 * a) + 0.2 * torch.randn(3000, 1, generator=generator)], 1)
+    module = RNADEModule(
+        2, 16, GaussianMixture(2), n_layers=3, generator=Generator().manual_seed(1)
+    )
+    module.start_from(x)
+    recipe = MODERN.with_changes(epochs=12, learning_rate=0.01)
+    train(module, x[:2000], recipe, generator=Generator().manual_seed(2))
+    with torch.no_grad():
+        fitted = module.log_conditionals(x[2000:])[:, 1].mean().item()
+    truth = -scipy.stats.norm(scale=0.2).entropy()
+    assert truth - 0.15 < fitted < truth + 0.1
+
+
+def test_training_goes_on_from_a_checkpoint(tmp_path):
+    x = torch.randn(60, 3, generator=Generator().manual_seed(0))
+    member = Member(make(), MODERN.with_changes(epochs=4), RowSet(x, seed=1))
+    whole, killed, resumed = (
+        Bank([member], checkpoint=tmp_path / name, checkpoint_every=0.0)
+        for name in ("whole", "killed", "killed")
+    )
+    whole.advance()
+    killed.advance(share=0.5)
+    resumed.advance()
+    assert resumed.epochs_done == 4
+    for p, q in zip(*(b.results()[0].module.parameters() for b in (whole, resumed)), strict=True):
+        assert torch.equal(p, q)
+
+
+# ---------------------------------------------------------------- estimator, search, command line
+
+QUICK = {"n_hidden": 4, "n_components": 2, "epochs": 2, "random_state": 0, "device": "cpu"}
+X = np.random.default_rng(0).normal(size=(80, 3))
+
+
+def test_the_estimator_averages_deep_models():
+    model = RNADE(n_layers=2, **QUICK).fit(X)
+    assert isinstance(model.module_, EnsembleModule)
+    assert model.module_.member(0).n_layers == 2
+    assert model.log_conditionals(X).sum(1) == pytest.approx(model.score_samples(X))
+    drawn = model.sample(5, random_state=0)
+    assert drawn.shape == (5, 3)
+
+
+def test_a_search_over_the_number_of_layers():
+    search = RNADESearchCV(RNADE(**QUICK), {"n_layers": [1, 2]}, cv=2, random_state=0).fit(X)
+    assert search.cv_results_["param_n_layers"].tolist() == [1, 2]
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_estimator_.module_ is not None
+
+
+def test_the_command_line(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from rnade.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("t.csv", X, delimiter=",", header="a,b,c", comments="")
+    options = "--n-layers 3 --n-hidden 4 --epochs 2 --random-state 0 --device cpu --no-search -q"
+    runner = CliRunner()
+    fitted = runner.invoke(app, ["fit", "t.csv", *options.split()])
+    assert fitted.exit_code == 0, fitted.output
+    assert load("t.rnade").module_.n_layers == 3
+    told = json.loads(runner.invoke(app, ["info", "t.rnade", "--json"]).stdout)
+    assert told["settings"]["n_layers"] == 3
