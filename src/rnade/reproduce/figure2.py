@@ -97,7 +97,8 @@ def _settings(dataset: str, model: str, choice: Choice) -> dict[str, Any]:
     if model == DATA:
         return facts
     groups = TABLE_3.jobs(dataset, model, choice)
-    return {**facts, "jobs": [{"key": g[0].key, "settings": g[0].settings} for g in groups]}
+    jobs = [job for group in groups for job in group if job.key["fold"] == 0]
+    return {**facts, "jobs": [{"key": job.key, "settings": job.settings} for job in jobs]}
 
 
 def _best(jobs: Sequence[Job], fold: FoldWindows, context: Context) -> tuple[SpeechDensity, Job]:

@@ -159,9 +159,9 @@ def _errors(dataset: str, chosen: Chosen) -> ResultTable:
 
 def differences(dataset: str, chosen: Chosen) -> ResultTable:
     """What the paper's claims come to: RNADE-MoG beside the best mixture, and MoG beside MoL."""
-    splits = _splits(chosen)
     known = {m: folds for m, folds in chosen.items() if folds}
-    tests = {m: float(_means(folds, "test", splits).mean()) for m, folds in known.items()}
+    common = _splits(known)
+    tests = {m: float(_means(folds, "test", common).mean()) for m, folds in known.items()}
 
     def best(*starts: str, paper: bool | None = None) -> str | None:
         found = [
@@ -183,21 +183,24 @@ def differences(dataset: str, chosen: Chosen) -> ResultTable:
             continue
         label = f"{ROWS[a].label} less {ROWS[b].label}"
         rows.append(label)
+        splits = _splits({a: known[a], b: known[b]})
         gaps = _means(known[a], "test", splits) - _means(known[b], "test", splits)
         over = mean_score(gaps)
         cells[label, "over splits"] = Cell(over.mean, over.standard_error)
         cells[label, "smallest"] = Cell(float(gaps.min()))
         cells[label, "largest"] = Cell(float(gaps.max()))
+        cells[label, "splits"] = Cell(len(splits))
         cells[label, "by utterance"] = _gap_by_utterance(known[a], known[b], splits)
     return ResultTable(
         f"Differences: {TITLES[dataset]}",
         "Test log-likelihood of one model less another's, nats per window, pair by pair on the"
-        " same windows; of several rows of a kind, the one with the highest mean. Over splits:"
+        " same windows, in all splits that both have; of several rows of a kind, the one with the"
+        " highest mean in the splits that all rows have. Over splits:"
         " mean and standard error of the splits' differences, with the smallest and largest. By"
         " utterance: all test windows of all splits, standard error over utterances.",
         "difference",
         rows,
-        ["over splits", "smallest", "largest", "by utterance"],
+        ["over splits", "smallest", "largest", "splits", "by utterance"],
         cells,
     )
 
