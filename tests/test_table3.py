@@ -96,7 +96,7 @@ def test_any_folder_from_the_command_line(talkers, tmp_path, capsys):
     assert len(first["result"]["utterances"]["mean"]) == 2  # one test speaker, no sa sentence
     shown = capsys.readouterr().out
     assert "Table 3: a folder of sound files" in shown
-    assert "RNADE-MoG K=10 less MoG N=50" in shown
+    assert "RNADE-MoG K=10 less MoG N=50, 2 splits" in shown
     # A second run has nothing to do, and another folder is another job.
     assert reproduce("table3", output, "--speech", talkers, *few) == 0
     assert len(records_of(output)) == 6
@@ -409,13 +409,13 @@ def test_validation_chooses_and_differences_are_paired():
     assert figures.cell(label, "test").value == 119.5
     assert figures.cell(label, "test").standard_error == pytest.approx(8.5)
     assert errors.cell(label, "by utterance").value == pytest.approx(0.4)
-    gap = gaps.cell(f"{label} less {ROWS['mog'].label}", "over splits")
+    gap = gaps.cell(f"{label} less {ROWS['mog'].label}, 2 splits", "over splits")
     by_split = np.array([111 - 99, 128 - 111])
     assert gap.value == by_split.mean()
     assert gap.standard_error == pytest.approx(scipy.stats.sem(by_split))
-    paired = gaps.cell(f"{label} less {ROWS['mog'].label}", "by utterance")
+    paired = gaps.cell(f"{label} less {ROWS['mog'].label}, 2 splits", "by utterance")
     assert paired.standard_error == pytest.approx(scipy.stats.sem([11, 13, 15, 19]))
-    over_mol = gaps.cell(f"{label} less {ROWS['rnade-mol'].label}", "over splits")
+    over_mol = gaps.cell(f"{label} less {ROWS['rnade-mol'].label}, 2 splits", "over splits")
     assert over_mol.value == pytest.approx(7.0)
     assert splits.cell(ROWS["mog"].label, "split 1").value == 99.0
     assert "shrinkage 2" in splits.note
