@@ -1,6 +1,7 @@
 """Table 3 and Figure 2: splits, shrunk mixtures, residuals, tables, files, bad sound."""
 
 import dataclasses
+import hashlib
 import json
 import math
 import shutil
@@ -13,16 +14,18 @@ import torch
 from torch import Generator
 
 from rnade.cli import main
+from rnade.data import DataStore
+from rnade.data.manifest import DataFile, Manifest
 from rnade.data.speech import CORE_TEST_SPEAKERS, find_utterances, split_speech
 from rnade.evaluation import standard_error_by_group
-from rnade.exceptions import SingularDataError
+from rnade.exceptions import DataError, SingularDataError
 from rnade.nn import MixtureOfFactorAnalyzersModule, MixtureOfGaussiansModule
 from rnade.reproduce import get_experiment
 from rnade.reproduce.experiment import Choice
 from rnade.reproduce.figure2 import as_pictures
 from rnade.reproduce.residuals import Residuals
 from rnade.reproduce.runner import RecordFile
-from rnade.reproduce.speech_data import FoldWindows
+from rnade.reproduce.speech_data import FoldWindows, SpeechFolder, load_fold
 from rnade.reproduce.speech_models import SpeechDensity, fit
 from rnade.reproduce.speech_rows import PAPER_SPEECH, ROWS, mixture, quick, rnade
 from rnade.reproduce.speech_tables import choose, lay_out
@@ -131,6 +134,31 @@ def test_bad_files_are_refused_or_skipped_as_asked(talkers, tmp_path, capsys):
     }
     assert reproduce("table3", tmp_path / "out", *few, "--on-bad-file", "ignore") != 0
     assert "Unknown --on-bad-file 'ignore'" in capsys.readouterr().err
+
+
+def test_the_sample_is_held_to_its_checksums(talkers, tmp_path):
+    """A file of the sample that is not what the manifest says is refused or left out by name."""
+    entries = {}
+    for place in talkers.rglob("*.wav"):
+        name = f"timit_sample/dr1-{place.parent.name}/{place.name}"
+        contents = place.read_bytes()
+        sha256 = hashlib.sha256(contents).hexdigest()
+        entries[name] = DataFile(name, sha256, len(contents), "timit-sample")
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(contents)
+    altered = bytearray((tmp_path / "timit_sample/dr1-s2/b.wav").read_bytes())
+    altered[5000] ^= 1  # still a sound file, but another one
+    (tmp_path / "timit_sample/dr1-s2/b.wav").write_bytes(altered)
+    manifest = Manifest(entries, {"timit-sample": {"source": "here"}}, {})
+    store = DataStore(tmp_path, manifest=manifest)
+    cpu = torch.device("cpu")
+    with pytest.raises(DataError, match="dr1-s2/b.wav is not the file that was expected"):
+        load_fold("sample", 0, SpeechFolder(), store, cpu)
+    fold = load_fold("sample", 0, SpeechFolder(on_bad_file="skip"), store, cpu)
+    assert list(fold.facts["skipped"]) == ["dr1-s2/b.wav"]
+    assert sum(fold.facts["n_windows"].values()) == 11 * 138  # 12 utterances but one
+    with pytest.raises(DataError, match="licensed and cannot be downloaded"):
+        load_fold("timit", 0, SpeechFolder(), store, cpu)
 
 
 def test_folders_that_cannot_be_split(talkers, tmp_path, capsys):
