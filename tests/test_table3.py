@@ -27,7 +27,7 @@ from rnade.reproduce.residuals import Residuals
 from rnade.reproduce.runner import RecordFile
 from rnade.reproduce.speech_data import FoldWindows, SpeechFolder, load_fold
 from rnade.reproduce.speech_models import SpeechDensity, fit
-from rnade.reproduce.speech_rows import PAPER_SPEECH, ROWS, mixture, quick, rnade
+from rnade.reproduce.speech_rows import PAPER_SPEECH, ROWS, SHOWN, mixture, quick, rnade
 from rnade.reproduce.speech_tables import choose, lay_out
 from rnade.training import EMSettings, Recipe, fit_mixture
 from rnade.training.em_steps import steps_for
@@ -177,14 +177,12 @@ def test_folders_that_cannot_be_split(talkers, tmp_path, capsys):
 def test_figure_2_uses_the_models_of_table_3(talkers, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     speech = ("--speech", talkers)
-    assert reproduce("table3", tmp_path / "table3", *speech, "--models", "mog-200") == 0
+    assert reproduce("table3", tmp_path / "table3", *speech, "--models", "mog") == 0
     models = tmp_path / "table3" / "models"
     assert [p.name.split("-")[0] for p in models.iterdir()] == ["mog"]
     assert reproduce("figure2", tmp_path / "figure2", *speech) == 0
-    assert sorted(p.name.rsplit("-", 1)[0] for p in models.iterdir()) == [
-        "mog-200",
-        "rnade-mog-20",
-    ]  # what was missing was trained, and kept
+    # What was missing was trained, and kept.
+    assert sorted(p.name.rsplit("-", 1)[0] for p in models.iterdir()) == ["mog", "rnade-mog"]
     figure = tmp_path / "figure2" / "figure2.png"
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in (tmp_path / "figure2" / "figure2.svg").read_bytes()
@@ -196,7 +194,7 @@ def test_figure_2_uses_the_models_of_table_3(talkers, tmp_path, monkeypatch):
     assert (tmp_path / "figure2" / "figure2.svg").read_bytes() == before
     lines = {r["job"]["model"]: r["result"]["windows"] for r in records_of(tmp_path / "figure2")}
     assert {name: np.shape(w) for name, w in lines.items()} == {
-        name: (15, 231) for name in ("data", "mog-200", "rnade-mog-20")
+        name: (15, 231) for name in ("data", "mog", "rnade-mog")
     }
 
 
@@ -457,6 +455,11 @@ def test_one_split_is_told_by_utterances_and_none_by_empty_cells():
     one["job"]["dataset"] = "timit"
     figures, *_ = lay_out("timit", ("mog-50",), [one])
     assert figures.cell("MoG N=50", "test").standard_error == pytest.approx(0.4)
+
+
+def test_figure_2_shows_settings_of_its_rows():
+    for model, settings in SHOWN.items():
+        assert settings in ROWS[model].grid
 
 
 def test_every_setting_is_a_job_of_its_own():
