@@ -19,6 +19,9 @@ TITLES = {
     "timit": "TIMIT, core test set",
     "folder": "a folder of sound files",
 }
+# Splits that a row must have to be compared, where others have them: a run that was stopped leaves
+# rows with fewer.
+ENOUGH_SPLITS = 3
 # A row's record for each split, by model.
 Chosen = Mapping[str, Mapping[int, Record]]
 
@@ -26,9 +29,10 @@ Chosen = Mapping[str, Mapping[int, Record]]
 def lay_out(dataset: str, models: Sequence[str], records: Sequence[Record]) -> list[ResultTable]:
     """Lay out the records of one data set."""
     chosen = {m: choose(r for r in records if _is_of(r, dataset, m)) for m in models}
-    tables = [_figures(dataset, chosen), _errors(dataset, chosen)]
-    if len(_splits(chosen)) > 1:
-        tables += [differences(dataset, chosen), _by_split(dataset, chosen)]
+    shown = _far_enough(chosen)
+    tables = [_figures(dataset, shown), _errors(dataset, shown)]
+    if len(_splits(shown)) > 1:
+        tables += [differences(dataset, shown), _by_split(dataset, chosen)]
     mine = [r for r in records if r["job"]["dataset"] == dataset]
     return [*tables, _times(dataset, chosen, mine)]
 
@@ -53,9 +57,15 @@ def _validation(record: Record) -> float:
 
 
 def _splits(chosen: Chosen) -> list[int]:
-    """Splits that every row with any record has."""
+    """Splits that all of the rows have; those without records have no say."""
     found = [set(folds) for folds in chosen.values() if folds]
     return sorted(set.intersection(*found)) if found else []
+
+
+def _far_enough(chosen: Chosen) -> Chosen:
+    """Rows that have enough splits to stand beside others; the rest as if they had none."""
+    enough = min(ENOUGH_SPLITS, max((len(folds) for folds in chosen.values()), default=0))
+    return {m: folds if len(folds) >= enough else {} for m, folds in chosen.items()}
 
 
 def _means(folds: Mapping[int, Record], part: str, splits: Sequence[int]) -> Array:
@@ -265,9 +275,8 @@ def _setting(record: Record) -> str:
 def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTable:
     """How long all settings of each row took, and what it comes to for one split."""
     cells = {}
-    everything = 0.0
-    n_splits = max(1, len(_splits(chosen)))
-    for model in chosen:
+    everything = one = 0.0
+    for model, folds in chosen.items():
         mine = [r for r in records if r["job"]["model"] == model]
         seconds = sum(r["seconds"] for r in mine)
         everything += seconds
@@ -275,11 +284,12 @@ def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTab
             label = ROWS[model].label
             cells[label, "settings"] = Cell(len({str(r["settings"]) for r in mine}))
             cells[label, "all splits"] = Cell(seconds)
-            cells[label, "one split"] = Cell(seconds / n_splits)
+            cells[label, "one split"] = Cell(seconds / len(folds))
+            one += seconds / len(folds)
     total = "all rows"
     if records:
         cells[total, "all splits"] = Cell(everything)
-        cells[total, "one split"] = Cell(everything / n_splits)
+        cells[total, "one split"] = Cell(one)
     machines = sorted({r["hardware"]["gpu"] or r["hardware"]["processor"] for r in records})
     return ResultTable(
         f"Seconds: {TITLES[dataset]}",
