@@ -48,7 +48,7 @@ MODULES: dict[str, Callable[[int, Generator], AbstractDensity]] = {
     ),
     "rnade-deep": lambda D, g: RNADEModule(D, 6, GaussianMixture(2), n_layers=3, generator=g),
     "rnade-deep-random-order": lambda D, g: RNADEModule(
-        D, 5, LaplaceMixture(2), activation="sigmoid", n_layers=2, order="random", generator=g
+        D, 4, GaussianMixture(2), activation="sigmoid", n_layers=2, order="random", generator=g
     ),
     "rnade-one-unit": lambda D, g: RNADEModule(D, 1, GaussianMixture(1), generator=g),
     "nade": lambda D, g: NADEModule(D, 5, generator=g),

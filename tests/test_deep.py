@@ -18,7 +18,7 @@ import torch
 from torch import Generator
 
 from rnade import RNADE, RNADESearchCV, load
-from rnade.backends import dispatch, gpu, reference, vectorised
+from rnade.backends import dispatch, gpu, gpu_update, reference, vectorised
 from rnade.backends.parameters import Parameters
 from rnade.backends.reference import ReferenceParameters
 from rnade.families import GaussianMixture
@@ -314,6 +314,27 @@ def test_kernel_products_leave_torch_settings_alone():
     single = Parameters(*map(moved, parameters))
     gpu.log_conditionals(moved(x), single, family, "relu", precision="tf32")
     assert torch_settings.fp32_precision == before
+
+
+@needs_kernels
+@pytest.mark.parametrize("backend", ["gpu", "gpu-bf16"])
+def test_kernel_training_agrees_with_plain_torch(backend):
+    """Value, gradient and update by kernels, on a GPU from a CUDA graph."""
+    x = torch.randn(40, 3, generator=Generator().manual_seed(0))
+    recipe = MODERN.with_changes(epochs=3, batches_per_epoch=4, batch_size=10)
+
+    def trained(backend, device):
+        module = make(backend=backend).to(device)
+        module.start_from(x.to(device))
+        train(module, x.to(device), recipe, generator=Generator().manual_seed(1))
+        return module
+
+    ours = trained(backend, DEVICE)
+    assert gpu_update.serves(list(ours.parameters()))
+    theirs = trained("vectorised", "cpu")
+    tolerance = 1e-3 if backend == "gpu" else 0.1
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p.cpu(), q, rtol=tolerance, atol=tolerance)
 
 
 # ---------------------------------------------------------------- modules and training

@@ -1,6 +1,6 @@
 """An update of all parameters of M models in three kernels: judge the gradients, then move.
 
-Computed: `squares_kernel`, partial sums of squares of up to five gradients; `verdict_kernel`, from
+Computed: `squares_kernel`, partial sums of squares of up to 7 gradients; `verdict_kernel`, from
 these each model's norm, whether it can be used, the factor that clips it, and the counts that
 training keeps; `update_kernel`, one step of gradient descent, of descent with momentum or of Adam,
 and the running average of the weights. A model that is not usable keeps its weights and what its

@@ -17,7 +17,7 @@ from rnade.backends._gpu_launch import current, has_triton, interpreting
 from rnade.backends.updates import Counts, Rule
 
 # Parameters that one update takes.
-MOST_PARAMETERS = 5
+MOST_PARAMETERS = 7
 
 
 def serves(parameters: Sequence[Tensor]) -> bool:
@@ -82,7 +82,7 @@ def update(
     unbias: Float[Tensor, " 2"],
     forget: Shaped[Tensor, ""],
 ) -> None:
-    """Update up to five parameters in place, with what the rule remembers, and averages if any."""
+    """Update up to 7 parameters in place, with what the rule remembers, and averages if any."""
     gradients = _by_model(gradients)
     cut = _Cut.of(gradients, tiling.UPDATE_BLOCK)
     none = [rate] * len(parameters)

@@ -16,9 +16,10 @@ from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
 from rnade.reproduce.patch_models import PatchModel
 from rnade.reproduce.patch_remarks import out_of_range, sample_in_range
+from rnade.reproduce.patch_rows import settings_of
 from rnade.reproduce.pictures import draw_patches, save
 from rnade.reproduce.runner import Job, Record
-from rnade.reproduce.table2 import load_patches, model_of, settings_of
+from rnade.reproduce.table2 import load_patches, model_of
 
 N_SHOWN = 15
 N_COUNTED = 10_000

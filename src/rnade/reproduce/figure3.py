@@ -17,9 +17,10 @@ from torch import Tensor
 from rnade.nn import RNADEModule
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
+from rnade.reproduce.patch_rows import settings_of
 from rnade.reproduce.pictures import draw_comparison, save
 from rnade.reproduce.runner import Job, Record
-from rnade.reproduce.table2 import load_patches, model_of, settings_of
+from rnade.reproduce.table2 import load_patches, model_of
 
 MODELS = ("rnade-mog-10", "rnade-mol-10")
 N_PATCHES = 10_000

@@ -89,7 +89,8 @@ class Columns:
 
     def to_patches(self, y: Tensor) -> Tensor:
         """Patches that have these columns."""
-        return (torch.linalg.solve(self.A, y.double().T).T + self.mean).float()
+        x: Tensor = torch.linalg.solve(self.A, y.double().T).T + self.mean
+        return x.float()
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,22 +167,40 @@ def make_module(settings: Settings, n_dimensions: int) -> AbstractDensity:
         return MixtureOfGaussiansModule(n_dimensions, settings["n_components"])
     generator = Generator().manual_seed(settings["seed"])
     optional = {name: settings[name] for name in ("n_layers", "backend") if name in settings}
-    return RNADEModule(
+    start = settings.get("start")
+    module = RNADEModule(
         n_dimensions,
         settings["n_hidden"],
         FAMILIES[settings["family"]](settings["n_components"]),
         activation=settings["activation"],
         order=settings["order"],
-        weight_scale=settings["recipe"].get("weight_scale"),
+        weight_scale=None if start is None else start["W"],
         generator=generator,
         **optional,
     )
+    if start is not None:
+        with torch.no_grad():
+            module.V.mul_(start["V"] / start["W"])
+    return module
+
+
+@torch.no_grad()
+def start_biases(module: RNADEModule, settings: Settings, columns: Tensor) -> None:
+    """Set the output biases as the settings say, else so that they resemble the columns."""
+    start, K = settings.get("start"), settings["n_components"]
+    if start is None:
+        module.start_from(columns)
+        return
+    means = torch.linspace(-start["mean"], start["mean"], K)
+    scales = torch.full((K,), math.log(start["scale"]))
+    module.b.copy_(torch.cat([torch.zeros(K), means, scales]).expand_as(module.b))
 
 
 def _for_device(settings: Settings, device: torch.device) -> Settings:
-    """Settings without a backend that this device does not have."""
-    on_gpu = device.type == "cuda"
-    return settings if on_gpu else {k: v for k, v in settings.items() if k != "backend"}
+    """Settings without the backends that this device does not have."""
+    if device.type == "cuda":
+        return settings
+    return {k: v for k, v in settings.items() if k not in ("backend", "scoring")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +226,7 @@ def fit(settings: Settings, data: Bsds300) -> Fitted:
         assert isinstance(module, RNADEModule)
         columns = Columns.of(settings["columns"], start, module.order[0])
         outcome = _fit_rnade(module, settings, data, columns, start, validation, generator)
-        module.backend = "auto"  # coarser products are for training alone
+        module.backend = _for_device(settings, device).get("scoring", "auto")
     model = PatchModel(module, columns)
     shift = columns.log_determinant
     details = {
@@ -219,7 +238,11 @@ def fit(settings: Settings, data: Bsds300) -> Fitted:
         "validation": outcome.best_score + shift,
         "n_parameters": model.n_parameters,
         "history": [
-            [row["epoch"], *(round(row[part] + shift, 3) for part in ("train", "validation"))]
+            [
+                row["epoch"],
+                *(round(row[part] + shift, 3) for part in ("train", "validation")),
+                row["seconds"],
+            ]
             for row in outcome.history[:: max(1, len(outcome.history) // 20)]
             if math.isfinite(row["train"])
         ],
@@ -258,7 +281,7 @@ def _fit_rnade(
 ) -> Outcome:
     given = dict(settings["recipe"])
     recipe = make_recipe(given.pop("base"), **given)
-    module.start_from(columns.of_patches(start), spread=recipe.spread)
+    start_biases(module, settings, columns.of_patches(start))
     if "floor" in settings:
         module.set_floor(torch.full((module.n_dimensions,), settings["floor"]))
     source = ColumnSource(data.train, columns, settings.get("n_symmetries", 1))
@@ -293,6 +316,7 @@ def _read(path: Path, settings: Settings, device: torch.device) -> Fitted | None
     if json.dumps(found.get("patches"), sort_keys=True) != json.dumps(settings, sort_keys=True):
         return None
     columns = Columns(*(tensors.pop(f"columns.{name}").to(device) for name in ("mean", "A")))
-    module = make_module({**settings, "backend": "auto"}, len(columns.mean))
+    backend = _for_device(settings, device).get("scoring", "auto")
+    module = make_module({**settings, "backend": backend}, len(columns.mean))
     module.load_state_dict(tensors)
     return Fitted(PatchModel(module.to(device), columns), found["details"])

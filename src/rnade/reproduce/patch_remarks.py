@@ -17,6 +17,7 @@ from rnade.reproduce.patch_models import (
     N_VALIDATION,
     PatchModel,
     make_module,
+    start_biases,
 )
 from rnade.training import FreshRows, make_recipe, train
 
@@ -35,10 +36,9 @@ def fit_orders(settings: Settings, data: Bsds300) -> tuple[PatchModel, Settings]
         [_member(settings, data.train.n_dimensions, k, random=k >= n) for k in range(2 * n)]
     ).to(device)
     generator = Generator(device).manual_seed(settings["seed"])
-    start = data.train.draw(N_START, generator)
     given = dict(settings["recipe"])
     recipe = make_recipe(given.pop("base"), **given)
-    bank.start_from(start, spread=recipe.spread)
+    start_biases(bank, settings, data.train.draw(N_START, generator))
     outcome = train(
         bank,
         FreshRows(data.train, generator),
