@@ -2,9 +2,9 @@
 
     rnade reproduce figure2 --data-dir FOLDER
 
-Fifteen test windows drawn at random, and as many samples of the mixture of Gaussians and of the
-RNADE that validation chose in Table 3's first split; the paper's were a mixture of 200 and an
-RNADE of 20 components, too large for so little data. Models come from the files that ``rnade
+Fifteen test windows drawn at random, and as many samples of a mixture of Gaussians and an RNADE
+among those of Table 3's first split; the paper's were a mixture of 200 and an RNADE of 20
+components, too large for so little data. Models come from the files that ``rnade
 reproduce table3`` left beside its records; what is missing is trained. The records hold the
 windows, so that the figure can be drawn again from them alone.
 """
