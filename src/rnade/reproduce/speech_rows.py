@@ -134,9 +134,9 @@ def _chosen_rows() -> dict[str, Row]:
 
 ROWS: dict[str, Row] = {**_paper_rows(), **_chosen_rows()}
 
-# The settings that Figure 2 samples from, among those of their rows: the mixture that the validation
-# speakers of every split of the sample chose, and the smaller RNADE, which is nearly as good as the
-# one they chose and is trained without a GPU.
+# The settings that Figure 2 samples from, among those of their rows: the mixture that validation
+# chose in every split of the sample, and the smaller RNADE, which is nearly as good as the one
+# chosen and is trained without a GPU.
 SHOWN: dict[str, Settings] = {
     "mog": mixture(10, 3.0, _FULL_EM),
     "rnade-mog": rnade("gaussian", 256, 3, _ADAM, residuals=True),
