@@ -123,7 +123,7 @@ def _rounded(windows: torch.Tensor) -> list[list[float]]:
 
 
 def _label(model: str) -> str:
-    return "test windows" if model == DATA else ROWS[model].label
+    return "test windows" if model == DATA else ROWS[model].label.split(",")[0]
 
 
 def as_pictures(windows: Array) -> Array:
