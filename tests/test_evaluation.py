@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rnade.evaluation import Calibration, grouped_error, mean_score
+from rnade.evaluation import Calibration, standard_error_by_group, mean_score
 
 
 def test_mean_and_standard_error_agree_with_scipy():
@@ -20,8 +20,8 @@ def test_standard_errors_by_group():
     """Groups of one row are independent rows; copies of a row add nothing."""
     scores = np.random.default_rng(0).normal(size=50)
     alone = scipy.stats.sem(scores)
-    assert grouped_error(scores, np.arange(50) * 2) == pytest.approx(alone)
-    copied = grouped_error(np.repeat(scores, 7), np.repeat(np.arange(50), 7))
+    assert standard_error_by_group(scores, np.arange(50) * 2) == pytest.approx(alone)
+    copied = standard_error_by_group(np.repeat(scores, 7), np.repeat(np.arange(50), 7))
     assert copied == pytest.approx(alone)
 
 

@@ -24,24 +24,23 @@ def mean_score(scores: Array) -> MeanScore:
     return MeanScore(float(scores.mean()), error, n)
 
 
-def grouped_error(scores: Array, group_of: NDArray[np.int64]) -> float:
-    """Standard error of the mean of rows that are independent between groups only.
+def standard_error_by_group(scores: Array, groups: NDArray[np.int64]) -> float:
+    """Standard error of the mean where the rows of a group (an image, a speaker) go together.
 
-    Deviations from the mean are summed within groups; these sums are what is independent. With
-    groups of equal size it is the standard error of the mean of the groups' means; NaN for one.
+    Groups are taken as drawn at random, rows within one as drawn from it: the deviations from the
+    mean are added up within each group, and these sums are independent. NaN for one group.
 
     Parameters
     ----------
-    scores : array of shape (n,)
-    group_of : int array of shape (n,)
-        Which group each row is of: windows of one utterance, utterances of one speaker.
+    scores : array of shape (N,)
+    groups : array of shape (N,)
+        The number of each row's group.
     """
-    _, place = np.unique(group_of, return_inverse=True)
-    sums = np.bincount(place, weights=scores - scores.mean())
-    n = len(sums)
+    sums = np.bincount(groups, weights=scores - scores.mean())
+    n = np.count_nonzero(np.bincount(groups))
     if n < 2:
         return float("nan")
-    return float(np.sqrt(np.square(sums).sum() * n / (n - 1)) / len(scores))
+    return float(np.sqrt(n / (n - 1) * np.square(sums).sum()) / len(scores))
 
 
 @dataclass(frozen=True)

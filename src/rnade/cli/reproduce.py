@@ -154,13 +154,7 @@ def _context(
     from rnade.estimators.settings import resolve_device
     from rnade.reproduce.experiment import Context
 
-    return Context(
-        DataStore(data_dir),
-        resolve_device(device),
-        folder,
-        mixture_file,
-        speech,
-    )
+    return Context(DataStore(data_dir), resolve_device(device), folder, mixture_file, speech)
 
 
 def _run(

@@ -8,12 +8,12 @@ from rnade.reproduce.experiment import AbstractExperiment
 # Where each experiment stands; it is imported when it is asked for.
 EXPERIMENTS = {
     "binary": "rnade.reproduce.binary",
-    "figure2": "rnade.reproduce.figure2",
     "table1": "rnade.reproduce.table1",
     "table2": "rnade.reproduce.table2",
-    "figure1": "rnade.reproduce.figure1",
-    "figure3": "rnade.reproduce.figure3",
     "table3": "rnade.reproduce.table3",
+    "figure1": "rnade.reproduce.figure1",
+    "figure2": "rnade.reproduce.figure2",
+    "figure3": "rnade.reproduce.figure3",
     "table1-dequantised": "rnade.reproduce.table1_dequantised",
     "table1-variants": "rnade.reproduce.table1_variants",
 }

@@ -7,10 +7,8 @@ import torch
 
 from rnade.reproduce.runner import Job
 from rnade.reproduce.speech_models import SpeechDensity
+from rnade.reproduce.speech_rows import SHOWN
 from rnade.serialisation import read_model, write_model
-
-# Rows whose model of the first fold is kept: a file has some fifty megabytes.
-KEPT = ("mog-200", "rnade-mog-20")
 
 
 def file_of(job: Job, folder: Path) -> Path:
@@ -20,8 +18,8 @@ def file_of(job: Job, folder: Path) -> Path:
 
 
 def keep(density: SpeechDensity, job: Job, folder: Path) -> None:
-    """Write a model to its file, if it is one of those that are kept."""
-    if job.key["model"] not in KEPT or job.key["fold"]:
+    """Write a model to its file, if it is of a row that Figure 2 shows and of the first fold."""
+    if job.key["model"] not in SHOWN or job.key["fold"]:
         return
     folder.mkdir(parents=True, exist_ok=True)
     write_model(file_of(job, folder), density.tensors(), job.settings, overwrite=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rnade.evaluation import grouped_error, mean_score
+from rnade.evaluation import mean_score, standard_error_by_group
 from rnade.families.base import Array
 from rnade.reproduce.layout import Cell, ResultTable
 from rnade.reproduce.runner import Record
@@ -19,6 +19,9 @@ TITLES = {
     "timit": "TIMIT, core test set",
     "folder": "a folder of sound files",
 }
+# Splits that a row must have to be compared, where others have them: a run that was stopped leaves
+# rows with fewer.
+ENOUGH_SPLITS = 3
 # A row's record for each split, by model.
 Chosen = Mapping[str, Mapping[int, Record]]
 
@@ -26,9 +29,10 @@ Chosen = Mapping[str, Mapping[int, Record]]
 def lay_out(dataset: str, models: Sequence[str], records: Sequence[Record]) -> list[ResultTable]:
     """Lay out the records of one data set."""
     chosen = {m: choose(r for r in records if _is_of(r, dataset, m)) for m in models}
-    tables = [_figures(dataset, chosen), _errors(dataset, chosen)]
-    if len(_splits(chosen)) > 1:
-        tables += [differences(dataset, chosen), _by_split(dataset, chosen)]
+    shown = _far_enough(chosen)
+    tables = [_figures(dataset, shown), _errors(dataset, shown)]
+    if len(_splits(shown)) > 1:
+        tables += [differences(dataset, shown), _by_split(dataset, chosen)]
     mine = [r for r in records if r["job"]["dataset"] == dataset]
     return [*tables, _times(dataset, chosen, mine)]
 
@@ -53,9 +57,15 @@ def _validation(record: Record) -> float:
 
 
 def _splits(chosen: Chosen) -> list[int]:
-    """Splits that every row with any record has."""
+    """Splits that all of the rows have; those without records have no say."""
     found = [set(folds) for folds in chosen.values() if folds]
     return sorted(set.intersection(*found)) if found else []
+
+
+def _far_enough(chosen: Chosen) -> Chosen:
+    """Rows that have enough splits to stand beside others; the rest as if they had none."""
+    enough = min(ENOUGH_SPLITS, max((len(folds) for folds in chosen.values()), default=0))
+    return {m: folds if len(folds) >= enough else {} for m, folds in chosen.items()}
 
 
 def _means(folds: Mapping[int, Record], part: str, splits: Sequence[int]) -> Array:
@@ -163,33 +173,34 @@ def differences(dataset: str, chosen: Chosen) -> ResultTable:
     common = _splits(known)
     tests = {m: float(_means(folds, "test", common).mean()) for m, folds in known.items()}
 
-    def best(*starts: str, paper: bool | None = None) -> str | None:
+    def best(start: str, *, of_the_paper: bool = False) -> str | None:
         found = [
             m
             for m in tests
-            if m.startswith(starts) and (paper is None or (ROWS[m].published is not None) == paper)
+            if m.startswith(start) and (ROWS[m].published is not None or not of_the_paper)
         ]
         return max(found, key=lambda m: tests[m]) if found else None
 
+    paper = best("rnade-mog", of_the_paper=True)
     pairs = [
-        (best("rnade-mog"), best("mog")),
-        (best("rnade-mog", paper=True), best("mog", paper=True)),
-        (best("rnade-mog", paper=True), best("rnade-mol", paper=True)),
-        (best("rnade-mog", paper=False), best("rnade-mol", paper=False)),
+        ("rnade-mog-orders", best("mog")),
+        ("rnade-mog", best("mog")),
+        ("rnade-mog", "rnade-mol"),
+        (paper, best("mog", of_the_paper=True)),
+        (paper, best("rnade-mol", of_the_paper=True)),
     ]
     rows, cells = [], {}
     for a, b in pairs:
-        if a is None or b is None:
+        if a not in known or b not in known:
             continue
-        label = f"{ROWS[a].label} less {ROWS[b].label}"
-        rows.append(label)
         splits = _splits({a: known[a], b: known[b]})
+        label = f"{ROWS[a].label} less {ROWS[b].label}, {len(splits)} splits"
+        rows.append(label)
         gaps = _means(known[a], "test", splits) - _means(known[b], "test", splits)
         over = mean_score(gaps)
         cells[label, "over splits"] = Cell(over.mean, over.standard_error)
         cells[label, "smallest"] = Cell(float(gaps.min()))
         cells[label, "largest"] = Cell(float(gaps.max()))
-        cells[label, "splits"] = Cell(len(splits))
         cells[label, "by utterance"] = _gap_by_utterance(known[a], known[b], splits)
     return ResultTable(
         f"Differences: {TITLES[dataset]}",
@@ -200,7 +211,7 @@ def differences(dataset: str, chosen: Chosen) -> ResultTable:
         " utterance: all test windows of all splits, standard error over utterances.",
         "difference",
         rows,
-        ["over splits", "smallest", "largest", "splits", "by utterance"],
+        ["over splits", "smallest", "largest", "by utterance"],
         cells,
     )
 
@@ -215,7 +226,7 @@ def _gap_by_utterance(
         gaps += list(np.array(ours["mean"]) - np.array(theirs["mean"]))
     utterance_of = np.repeat(np.arange(len(counts)), counts)
     per_window = np.asarray(gaps)[utterance_of]
-    return Cell(float(per_window.mean()), grouped_error(per_window, utterance_of))
+    return Cell(float(per_window.mean()), standard_error_by_group(per_window, utterance_of))
 
 
 def _by_split(dataset: str, chosen: Chosen) -> ResultTable:
@@ -264,9 +275,8 @@ def _setting(record: Record) -> str:
 def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTable:
     """How long all settings of each row took, and what it comes to for one split."""
     cells = {}
-    everything = 0.0
-    n_splits = max(1, len(_splits(chosen)))
-    for model in chosen:
+    everything = one = 0.0
+    for model, folds in chosen.items():
         mine = [r for r in records if r["job"]["model"] == model]
         seconds = sum(r["seconds"] for r in mine)
         everything += seconds
@@ -274,11 +284,12 @@ def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTab
             label = ROWS[model].label
             cells[label, "settings"] = Cell(len({str(r["settings"]) for r in mine}))
             cells[label, "all splits"] = Cell(seconds)
-            cells[label, "one split"] = Cell(seconds / n_splits)
+            cells[label, "one split"] = Cell(seconds / len(folds))
+            one += seconds / len(folds)
     total = "all rows"
     if records:
         cells[total, "all splits"] = Cell(everything)
-        cells[total, "one split"] = Cell(everything / n_splits)
+        cells[total, "one split"] = Cell(one)
     machines = sorted({r["hardware"]["gpu"] or r["hardware"]["processor"] for r in records})
     return ResultTable(
         f"Seconds: {TITLES[dataset]}",

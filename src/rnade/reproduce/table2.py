@@ -21,7 +21,7 @@ from torch import Generator, Tensor
 
 from rnade.data import DataStore
 from rnade.data.patches import Bsds300, fixed_labelled_patches, load_bsds300, turned
-from rnade.evaluation import grouped_error, mean_score
+from rnade.evaluation import standard_error_by_group, mean_score
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import ResultTable
 from rnade.reproduce.patch_models import PatchModel, fitted_or_stored
@@ -207,7 +207,7 @@ def summary(scores: Any, image: Tensor) -> Result:
     """Mean of scores, its standard error over patches, and over images."""
     scores = np.asarray(scores, dtype=np.float64)
     mean = mean_score(scores)
-    by_image = grouped_error(scores, image.cpu().numpy())
+    by_image = standard_error_by_group(scores, image.cpu().numpy())
     return {**dataclasses.asdict(mean), "by_image": by_image}
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rnade.evaluation import grouped_error, mean_score
+from rnade.evaluation import mean_score, standard_error_by_group
 from rnade.families.base import Array
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import ResultTable
@@ -96,17 +96,17 @@ class Table3(AbstractExperiment):
         ]
 
 
+def models_of(job: Job, context: Context) -> Path:
+    """Where the models of Table 3 are kept."""
+    return context.models_of("table3", quick=job.settings["quick"])
+
+
 def fold_of(job: Job, context: Context) -> FoldWindows:
     """Read the windows of a job's fold; few of them for a quick look."""
     fold = load_fold(
         job.key["dataset"], job.key["fold"], context.speech, context.store, context.device
     )
     return fold.thinned(QUICK_WINDOWS) if job.settings["quick"] else fold
-
-
-def models_of(job: Job, context: Context) -> Path:
-    """Where the models of Table 3 are kept."""
-    return context.models_of("table3", quick=job.settings["quick"])
 
 
 def score(density: SpeechDensity, fold: FoldWindows) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def score(density: SpeechDensity, fold: FoldWindows) -> dict[str, Any]:
         result[part] = {
             "mean": mean.mean,
             "error_by_window": mean.standard_error,
-            "error_by_utterance": _finite(grouped_error(scores, utterances)),
+            "error_by_utterance": _finite(standard_error_by_group(scores, utterances)),
         }
         if part == "test":
             result["utterances"] = _by_utterance(scores, utterances)
