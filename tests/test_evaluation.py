@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rnade.evaluation import Calibration, standard_error_by_group, mean_score
+from rnade.evaluation import Calibration, mean_score, standard_error_by_group
 
 
 def test_mean_and_standard_error_agree_with_scipy():

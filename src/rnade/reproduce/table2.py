@@ -21,7 +21,7 @@ from torch import Generator, Tensor
 
 from rnade.data import DataStore
 from rnade.data.patches import Bsds300, fixed_labelled_patches, load_bsds300, turned
-from rnade.evaluation import standard_error_by_group, mean_score
+from rnade.evaluation import mean_score, standard_error_by_group
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import ResultTable
 from rnade.reproduce.patch_models import PatchModel, fitted_or_stored
