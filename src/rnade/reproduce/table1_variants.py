@@ -222,10 +222,10 @@ def _cells(records: Mapping[str, Record], dataset: str) -> dict[tuple[str, str],
     cells = {}
     for name, found in results.items():
         for rule, column in {**RULES, **ROW_RULES}.items():
-            values = [{**result, **result["rules"]}.get(rule) for result in found]
+            scores = [{**result, **result["rules"]} for result in found]
             # A rule that came later is not in older records.
-            if None not in values:
-                cells[VARIANTS[name].label, column] = _cell(values)
+            if all(rule in each for each in scores):
+                cells[VARIANTS[name].label, column] = _cell([each[rule] for each in scores])
     return cells
 
 
