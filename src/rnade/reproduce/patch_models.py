@@ -15,6 +15,7 @@ from rnade.exceptions import ModelFileError
 from rnade.families import GaussianMixture, LaplaceMixture
 from rnade.nn import MixtureOfGaussiansModule, RNADEModule
 from rnade.nn.base import AbstractDensity
+from rnade.reproduce.residuals import factor_of_covariance
 from rnade.serialisation import read_model, write_model
 from rnade.training import EMSettings, FreshRows, Outcome, fit_mixture, make_recipe, train
 from rnade.training.starts import starting_components
@@ -61,11 +62,10 @@ class Columns:
             return Columns.raw(x.shape[1], x.device)
         x = x.double()
         eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-        covariance = torch.cov(x.T, correction=0)
         if kind == "standardised":
-            A = torch.diag(covariance.diagonal().rsqrt())
+            A = torch.diag(1 / x.std(0, correction=0))
         elif kind == "decorrelated":
-            L = torch.linalg.cholesky(covariance[order][:, order])
+            L = factor_of_covariance(x[:, order])
             A = torch.zeros_like(eye)
             A[order[:, None], order] = torch.linalg.solve_triangular(L, eye, upper=False)
         else:

@@ -38,13 +38,7 @@ class Residuals:
     def fit(cls, rows: Float[Tensor, "N D"], order: Int[Tensor, " D"]) -> Self:
         """Take mean and covariance of training rows, in float64."""
         x = rows[:, order.to(rows.device)].double()
-        L, failed = torch.linalg.cholesky_ex(torch.cov(x.T, correction=0))
-        if len(x) <= x.shape[1] or bool(failed):
-            raise SingularDataError(
-                f"The covariance of {len(x)} rows of {x.shape[1]} dimensions is singular: linear"
-                " predictions need many more rows than dimensions."
-            )
-        return cls(order.to(rows.device), x.mean(0), L)
+        return cls(order.to(rows.device), x.mean(0), factor_of_covariance(x))
 
     def of(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Residuals of rows, in the rows' precision."""
@@ -61,3 +55,15 @@ class Residuals:
     def log_determinant(self) -> float:
         """Of dz/dx: to be added to the log density of z."""
         return -float(self.L.diagonal().log().sum())
+
+
+def factor_of_covariance(x: Float[Tensor, "N D"]) -> Float[Tensor, "D D"]:
+    """L, lower triangular, of the rows' covariance L L': the best linear predictions are in it."""
+    L, failed = torch.linalg.cholesky_ex(torch.cov(x.T, correction=0))
+    if len(x) <= x.shape[1] or bool(failed):
+        raise SingularDataError(
+            f"The covariance of {len(x)} rows of {x.shape[1]} dimensions is singular: linear"
+            " predictions need many more rows than dimensions."
+        )
+    factor: Tensor = L
+    return factor
