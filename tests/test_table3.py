@@ -178,7 +178,7 @@ def test_figure_2_uses_the_models_of_table_3(talkers, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     speech = ("--speech", talkers)
     assert reproduce("table3", tmp_path / "table3", *speech, "--models", "mog") == 0
-    models = tmp_path / "table3" / "models"
+    models = tmp_path / "table3-quick" / "models"
     assert [p.name.split("-")[0] for p in models.iterdir()] == ["mog"]
     assert reproduce("figure2", tmp_path / "figure2", *speech) == 0
     # What was missing was trained, and kept.

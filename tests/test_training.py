@@ -344,8 +344,8 @@ def test_fresh_rows_go_on_where_they_were(ahead, monkeypatch):
     assert (weights == 1).all()
     kept = {name: t.clone() for name, t in source.state().items()}
     later = torch.cat([source.draw(3, 50)[0] for _ in range(6)])
-    drawn = torch.cat([first, later]).flatten()
-    assert len(torch.unique(drawn)) == len(drawn)
+    drawn = torch.cat([first, later]).flatten(0, 1)
+    assert len(torch.unique(drawn, dim=0)) == len(drawn)
     again = make()
     assert torch.equal(again.contents()["known"], source.contents()["known"])
     again.restore(kept)
