@@ -18,11 +18,11 @@ import torch
 from torch import Generator
 
 from rnade import RNADE, RNADESearchCV, load
-from rnade.backends import dispatch, gpu, gpu_update, reference, vectorised
+from rnade.backends import dispatch, gpu, gpu_update, reference, threads, vectorised
 from rnade.backends.parameters import Parameters
 from rnade.backends.reference import ReferenceParameters
 from rnade.families import GaussianMixture
-from rnade.nn import EnsembleModule, RNADEModule
+from rnade.nn import EnsembleModule, FVBNModule, RNADEModule
 from rnade.training import MODERN, Bank, Member, RowSet, train
 from tests.conftest import FAMILIES
 from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
@@ -463,3 +463,36 @@ def test_the_command_line(tmp_path, monkeypatch):
     assert load("t.rnade").module_.n_layers == 3
     told = json.loads(runner.invoke(app, ["info", "t.rnade", "--json"]).stdout)
     assert told["settings"]["n_layers"] == 3
+
+
+@pytest.mark.parametrize(("few", "expected"), [(0, 2), (2**62, 1)])
+def test_torch_has_threads_where_its_products_are_worth_it(few, expected, monkeypatch):
+    monkeypatch.setattr(threads, "FEW_PRODUCTS", few)
+    module = RNADEModule(
+        3, 8, GaussianMixture(2), n_layers=2, generator=Generator().manual_seed(0)
+    )
+    seen, before = [], torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        train(
+            module,
+            torch.randn(40, 3, generator=Generator().manual_seed(1)),
+            MODERN.with_changes(epochs=1),
+            generator=Generator().manual_seed(2),
+            on_epoch=lambda row: seen.append(torch.get_num_threads()),
+        )
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {expected}
+
+
+def test_products_that_are_left_to_torch():
+    def made(n_layers):
+        return RNADEModule(3, 4, GaussianMixture(2), n_layers=n_layers, n_models=5)
+
+    assert made(1).n_torch_products(10) == 0
+    assert made(3).n_torch_products(10) == 5 * 10 * 3 * 2 * 4 * 4
+    assert FVBNModule(3, 4, GaussianMixture(2)).networks.n_torch_products(10) == 10 * 3 * 4 * (
+        3 + 6
+    )

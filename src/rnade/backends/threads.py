@@ -1,10 +1,13 @@
 """How many threads the CPU kernels use, apart from torch's own operations."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 import torch
+
+# Multiplications in torch's own products below which one thread is best.
+FEW_PRODUCTS = 2**28
 
 _KERNEL_THREADS: ContextVar[int | None] = ContextVar("kernel_threads", default=None)
 
@@ -31,3 +34,8 @@ def one_torch_thread() -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         _KERNEL_THREADS.reset(token)
+
+
+def threads_for(n_products: int) -> AbstractContextManager[None]:
+    """Leave torch its threads where its own products are worth it; else keep it to one."""
+    return one_torch_thread() if n_products < FEW_PRODUCTS else nullcontext()

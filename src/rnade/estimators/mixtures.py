@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator
 
+from rnade.backends.threads import threads_for
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
@@ -18,7 +19,7 @@ from rnade.nn import AbstractGaussianMixture
 from rnade.preprocessing import Resolution, Standardiser
 from rnade.progress import training_bar
 from rnade.training import EMSettings, Outcome, fit_mixture
-from rnade.training.em import threads_for
+from rnade.training.em import n_products
 from rnade.training.starts import STARTS, starting_components
 
 # The paper's ranges: even numbers of components up to this, even numbers of factors up to D.
@@ -161,7 +162,7 @@ class AbstractMixtureEstimator(AbstractConditionalsEstimator):
         generator = Generator(x.device).manual_seed(seed)
         bank = self._make_module(x.shape[1], sizes, self.n_init).to(x.device, x.dtype)
         floor = self._floor().to(x.device)
-        with threads_for(bank, len(x)):
+        with threads_for(n_products(bank, len(x))):
             start = starting_components(
                 x,
                 sizes["n_components"],

@@ -98,6 +98,10 @@ class AbstractTrainable(AbstractBank):
     def decayed(self) -> list[str]:
         """Names of the parameters that weight decay touches."""
 
+    def n_torch_products(self, n_rows: int) -> int:
+        """Multiplications of an update that are left to torch's own products, about."""
+        return 0
+
     @abc.abstractmethod
     def log_prob(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B"]:
         """Score of each row, of shape (B,), or (M, B) for a bank: what validation looks at."""

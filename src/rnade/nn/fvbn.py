@@ -74,6 +74,10 @@ class ConditionalNetworks(AbstractTrainable):
         self.register_buffer("seen", (rank[:, None] < rank[:, :, None]).reshape(M * D, D))
         self.register_buffer("log_floor", torch.full((M * D,), -torch.inf))
 
+    def n_torch_products(self, n_rows: int) -> int:
+        """Multiplications of all networks: there is no CPU kernel for them."""
+        return n_rows * (self.W.numel() + self.V.numel())
+
     def decayed(self) -> list[str]:
         """Weight decay touches the input-to-hidden weights only."""
         return ["W"]

@@ -113,6 +113,11 @@ class RNADEModule(AbstractAutoregressive):
         floor = self._floor_or_none()
         return Parameters(self.W, self.c, self.rho, self.V, self.b, floor, self.U, self.u)
 
+    def n_torch_products(self, n_rows: int) -> int:
+        """Multiplications of the residual layers, which the fused kernels do not make."""
+        layers = self.n_layers - 1
+        return self.n_models * n_rows * self.n_dimensions * layers * self.n_hidden**2
+
     def decayed(self) -> list[str]:
         """Weight decay touches the input-to-hidden weights only."""
         return ["W"]

@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Generator, Tensor
 
-from rnade.backends.threads import one_torch_thread
+from rnade.backends.threads import threads_for
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.minibatches import ShuffledRows
@@ -268,7 +268,7 @@ class Bank:
                 continue
             at = [part.first[m] + model for m, model in here]
             module = run.module if at == list(range(run.module.n_models)) else run.module[at]
-            with one_torch_thread():
+            with threads_for(run.n_torch_products):
                 train = mean_log_likelihoods(module, part.everything, run.source_of[at])
             histories = run.histories(at)
             for i, (pair, place) in enumerate(zip(here, at, strict=True)):

@@ -6,7 +6,6 @@ A bank of M mixtures (restarts) shares every pass over the rows.
 import math
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from rnade.backends.threads import one_torch_thread
+from rnade.backends.threads import threads_for
 from rnade.checks import number_between, positive_int
 from rnade.nn.mixture import AbstractGaussianMixture
 from rnade.training.em_steps import DEAD_ROWS, AbstractSteps, Sums, steps_for
@@ -23,8 +22,6 @@ from rnade.training.optimisers import per_model
 from rnade.training.run import HistoryRow
 from rnade.training.sgd import Outcome
 
-# Products of numbers in an iteration below which one thread is best: see `one_torch_thread`.
-FEW_PRODUCTS = 2**28
 # Minibatch iterations between two looks at the held-out rows.
 ITERATIONS_PER_LOOK = 10
 # Rows of which the most unlikely takes in a dead component.
@@ -118,15 +115,13 @@ def fit_mixture(
         minibatch iteration is that of its own rows, before they are used.
     """
     run = _Run(module, rows, settings, steps_for(module, floor, shrinkage), generator, weights)
-    with threads_for(module, len(run.rows)):
+    with threads_for(n_products(module, len(run.rows))):
         return _looped(run, validation, validation_weights, target, on_epoch)
 
 
-def threads_for(module: AbstractGaussianMixture, n_rows: int) -> AbstractContextManager[None]:
-    """Keep small problems to one thread, which is faster and leaves the others alone."""
-    D = module.n_dimensions
-    few = n_rows * module.n_models * module.n_components * D * D < FEW_PRODUCTS
-    return one_torch_thread() if few else nullcontext()
+def n_products(module: AbstractGaussianMixture, n_rows: int) -> int:
+    """Multiplications in an iteration, about."""
+    return n_rows * module.n_models * module.n_components * module.n_dimensions**2
 
 
 def _looped(

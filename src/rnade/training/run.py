@@ -142,6 +142,11 @@ class Run:
         return True
 
     @property
+    def n_torch_products(self) -> int:
+        """Multiplications of an update that torch's own products make."""
+        return self.module.n_torch_products(self.batch_size)
+
+    @property
     def finished(self) -> bool:
         """Whether no model trains any more."""
         return self.epoch >= self.recipe.epochs or None not in self.stopped_at

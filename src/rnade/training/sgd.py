@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from rnade.backends.threads import one_torch_thread
+from rnade.backends.threads import threads_for
 from rnade.exceptions import TrainingDivergedError
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.checkpoint import Checkpoint
@@ -134,7 +134,7 @@ def train(
         run.finish()
     if M == 1 and run.diverged:
         raise diverged_error(run.diverged[0])
-    with one_torch_thread():
+    with threads_for(run.n_torch_products):
         train_at_best = mean_log_likelihoods(module, everything, run.source_of)
     return Outcome(
         run.history(0) if M == 1 else _rows_of_lists(run),
@@ -153,7 +153,7 @@ def advance(
     on_epoch: Callable[[], None] | None = None,
 ) -> bool:
     """Move a run to its end, or to epoch `until`; False if Ctrl-C ended it before."""
-    with one_torch_thread(), interruptible() as cancelled:
+    with threads_for(run.n_torch_products), interruptible() as cancelled:
         if not run.marks:
             run.start()
             if on_epoch is not None:
