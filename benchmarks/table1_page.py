@@ -3,12 +3,13 @@
 python -m benchmarks.table1_page
 """
 
-import re
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.pages import put
 from rnade.families.base import Array
 from rnade.reproduce import get_experiment
 from rnade.reproduce.experiment import Choice
@@ -30,6 +31,7 @@ PEERS = ("gaussian-mixture", "kernel-density", "zuko-nsf", "zuko-maf")
 LABELS = {name: column.label for name, column in COLUMNS.items()}
 
 
+@functools.cache
 def records_of(name: str) -> dict[str, Record]:
     """Give the stored records of an experiment's own jobs."""
     jobs = {job.identity for group in get_experiment(name).plan(Choice()) for job in group}
@@ -234,9 +236,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
 def with_blocks(page: str) -> str:
     """Write what the records say between the page's marks."""
     for name, make in BLOCKS.items():
-        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
-        text = make().rstrip("\n")
-        page = place.sub(lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page)
+        page = put(page, name, make().rstrip("\n") + "\n")
     return page
 
 

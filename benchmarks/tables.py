@@ -4,9 +4,9 @@ python -m benchmarks.tables
 """
 
 import itertools
-import re
 from pathlib import Path
 
+from benchmarks.pages import put
 from benchmarks.record import RESULTS, Record, Row, load, rows
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "kernels.md"
@@ -89,10 +89,7 @@ def with_tables(page: str) -> str:
         ("gpu", gpu_table, RESULTS / "h200.json"),
     ):
         text = table(load(path)) if path.exists() else "No record is stored yet.\n"
-        place = re.compile(
-            rf"(<!-- {name} table -->\n).*(<!-- end of {name} table -->)", re.DOTALL
-        )
-        page = place.sub(lambda m, text=text: m[1] + text + m[2], page)
+        page = put(page, f"{name} table", text)
     return page
 
 

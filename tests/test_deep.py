@@ -5,11 +5,6 @@ The properties that all models share (integral, order, draws, banks) are tested 
 """
 
 import json
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +20,7 @@ from rnade.families import GaussianMixture
 from rnade.nn import EnsembleModule, FVBNModule, RNADEModule
 from rnade.training import MODERN, Bank, Member, RowSet, train
 from tests.conftest import FAMILIES
+from tests.interpreter import assert_passes_under_the_interpreter
 from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
 
 # M, B, D, H, L: one of everything; a bank; more units than a tile; more rows than a block.
@@ -192,20 +188,7 @@ def test_layers_that_do_nothing_leave_a_linear_network():
 @pytest.mark.skipif(INTERPRETING, reason="this is the inner run")
 @pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
 def test_kernels_under_the_interpreter():
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "kernel"],
-        env={**environment, "TRITON_INTERPRET": "1"},
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
-    passed = re.search(r"(\d+) passed", run.stdout)
-    assert passed, run.stdout[-2000:]
-    assert int(passed[1]) > 5
-    assert "1 skipped" in run.stdout, run.stdout[-2000:]  # this test alone
+    assert_passes_under_the_interpreter(__file__, "-k", "kernel", more_than=5)
 
 
 def moved(t):

@@ -8,11 +8,8 @@ same tests run on it as they are.
 """
 
 import importlib.util
-import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +24,7 @@ from rnade.backends.parameters import Parameters
 from rnade.backends.reference import ReferenceParameters
 from rnade.families import AbstractFamily, Bernoulli, GaussianMixture
 from tests.conftest import FAMILIES
+from tests.interpreter import assert_passes_under_the_interpreter
 
 INTERPRETING = launch.interpreting()
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -44,21 +42,7 @@ def needs_kernels(test):
 @pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
 @pytest.mark.parametrize("part", ["density", "gradient", "sampling"])
 def test_kernels_under_the_interpreter(part):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", part],
-        env={**environment, "TRITON_INTERPRET": "1"},
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
-    passed = re.search(r"(\d+) passed", run.stdout)
-    assert passed, run.stdout[-2000:]
-    assert int(passed[1]) > 5
-    # Only this test itself may be skipped inside.
-    assert "1 skipped" in run.stdout, run.stdout[-2000:]
+    assert_passes_under_the_interpreter(__file__, "-k", part, more_than=5)
 
 
 # Shapes M, B, D, H, then whether there is an order and a floor. Tiles are 16 to 64 wide: 67 units

@@ -3,12 +3,6 @@
 As in `test_gpu`, without a GPU these run under Triton's interpreter in a process of their own.
 """
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Generator
@@ -22,6 +16,7 @@ from rnade.training import ledger, optimisers
 from rnade.training.ledger import Ledger
 from rnade.training.optimisers import Adam, Sgd, Step
 from tests.conftest import FAMILIES
+from tests.interpreter import assert_passes_under_the_interpreter
 from tests.test_gpu import (
     CASES,
     DEVICE,
@@ -38,20 +33,7 @@ from tests.test_gpu import (
 @pytest.mark.skipif(INTERPRETING, reason="this is the inner run")
 @pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
 def test_bank_kernels_under_the_interpreter():
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
-        env={**environment, "TRITON_INTERPRET": "1"},
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
-    passed = re.search(r"(\d+) passed", run.stdout)
-    assert passed, run.stdout[-2000:]
-    assert int(passed[1]) > 20
-    assert "1 skipped" in run.stdout, run.stdout[-2000:]
+    assert_passes_under_the_interpreter(__file__, more_than=20)
 
 
 @pytest.fixture

@@ -3,12 +3,6 @@
 As in `test_gpu`, without a GPU the kernel runs under Triton's interpreter in a process of its own.
 """
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -18,6 +12,7 @@ from torch import Generator
 from rnade.backends import gpu_networks, networks
 from rnade.backends.networks import Networks
 from rnade.families import Bernoulli, GaussianMixture, LaplaceMixture
+from tests.interpreter import assert_passes_under_the_interpreter
 from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
 
 # M, B, D, H, and whether there is a floor. Tiles are 16 to 64 wide.
@@ -37,20 +32,7 @@ CASES = [
 @pytest.mark.skipif(INTERPRETING, reason="this is the inner run")
 @pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
 def test_network_kernel_under_the_interpreter():
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
-        env={**environment, "TRITON_INTERPRET": "1"},
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]
-    passed = re.search(r"(\d+) passed", run.stdout)
-    assert passed, run.stdout[-2000:]
-    assert int(passed[1]) > 15
-    assert "1 skipped" in run.stdout, run.stdout[-2000:]
+    assert_passes_under_the_interpreter(__file__, more_than=15)
 
 
 def draw(family, size, dtype=torch.float64, device="cpu"):

@@ -7,15 +7,15 @@ paper speaks of but does not show, has samples whose pixels are limited to the l
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Generator, Tensor
 
-from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
+from rnade.reproduce.experiment import Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
+from rnade.reproduce.patch_figure import AbstractPatchFigure
 from rnade.reproduce.patch_models import PatchModel
 from rnade.reproduce.patch_remarks import out_of_range, sample_in_range
-from rnade.reproduce.patch_rows import settings_of
 from rnade.reproduce.pictures import as_files, draw_patches
 from rnade.reproduce.runner import Job, Record
 from rnade.reproduce.table2 import load_patches, model_of
@@ -32,25 +32,13 @@ LABELS = {
 }
 
 
-class Figure1(AbstractExperiment):
+class Figure1(AbstractPatchFigure):
     """Test patches and samples."""
 
     name = "figure1"
     title = "Figure 1: patches and samples"
-    datasets = ("bsds300",)
-    models = ("all",)
-
-    def plan(self, choice: Choice) -> list[list[Job]]:
-        """One job."""
-        self.chosen_folds(choice)
-        self.chosen_datasets(choice)
-        settings = {
-            "seed": SEED,
-            "quick": choice.quick,
-            "models": {name: settings_of(name, quick=choice.quick) for name in (MIXTURE, RNADE)},
-        }
-        key = {"dataset": "bsds300", "model": "all"}
-        return [[Job(key, settings)] for _ in self.chosen_models(choice)]
+    shown = (MIXTURE, RNADE)
+    facts: ClassVar[dict[str, Any]] = {"seed": SEED}
 
     def execute(
         self, jobs: Sequence[Job], context: Context

@@ -7,16 +7,16 @@ missing. The record holds the numbers that are drawn.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rnade.nn import RNADEModule
-from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
+from rnade.reproduce.experiment import Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
-from rnade.reproduce.patch_rows import settings_of
+from rnade.reproduce.patch_figure import AbstractPatchFigure
 from rnade.reproduce.pictures import as_files, draw_comparison
 from rnade.reproduce.runner import Job, Record
 from rnade.reproduce.table2 import load_patches, model_of
@@ -29,25 +29,13 @@ PIXELS = (0, 18, 36)
 PATCH = 1
 
 
-class Figure3(AbstractExperiment):
+class Figure3(AbstractPatchFigure):
     """Six panels that compare conditionals."""
 
     name = "figure3"
     title = "Figure 3: Gaussians against Laplaces"
-    datasets = ("bsds300",)
-    models = ("all",)
-
-    def plan(self, choice: Choice) -> list[list[Job]]:
-        """One job."""
-        self.chosen_folds(choice)
-        self.chosen_datasets(choice)
-        settings = {
-            "patch": PATCH,
-            "quick": choice.quick,
-            "models": {name: settings_of(name, quick=choice.quick) for name in MODELS},
-        }
-        key = {"dataset": "bsds300", "model": "all"}
-        return [[Job(key, settings)] for _ in self.chosen_models(choice)]
+    shown = MODELS
+    facts: ClassVar[dict[str, Any]] = {"patch": PATCH}
 
     def execute(
         self, jobs: Sequence[Job], context: Context

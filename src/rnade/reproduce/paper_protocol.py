@@ -13,8 +13,9 @@ from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.nn.bank import AbstractTrainable
+from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.uci_folds import Fitted, FoldRows
-from rnade.training import PAPER, PAPER_GRID, Bank, Member, Recipe, RowSet, Trained
+from rnade.training import PAPER, PAPER_GRID, Member, Recipe, RowSet, Trained
 
 # The paper's grid, section 4.1: 96 settings.
 COMPONENTS, RATES, DECAYS = PAPER_GRID.values()
@@ -199,10 +200,7 @@ def paper_members(
 
 def train(members: Sequence[Member]) -> list[Trained]:
     """Train models as one bank, to their end."""
-    bank = Bank(members)
-    if not bank.advance():
-        raise KeyboardInterrupt
-    return bank.results()
+    return trained_bank(members).results()
 
 
 def scores_of(trained: Trained, rows: Array) -> Array:

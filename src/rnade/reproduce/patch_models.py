@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from rnade.data.patches import Bsds300, PatchSource, fixed_patches, turned
 from rnade.exceptions import ModelFileError
-from rnade.families import GaussianMixture, LaplaceMixture
+from rnade.families import make_family
 from rnade.nn import MixtureOfGaussiansModule, RNADEModule
 from rnade.nn.base import AbstractDensity
 from rnade.reproduce.residuals import factor_of_covariance
@@ -28,7 +28,6 @@ N_VALIDATION = 1000
 N_START = 50_000
 # Patches scored at a time.
 CHUNK = 50_000
-FAMILIES = {"gaussian": GaussianMixture, "laplace": LaplaceMixture}
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +170,7 @@ def make_module(settings: Settings, n_dimensions: int) -> AbstractDensity:
     module = RNADEModule(
         n_dimensions,
         settings["n_hidden"],
-        FAMILIES[settings["family"]](settings["n_components"]),
+        make_family(settings["family"], settings["n_components"]),
         activation=settings["activation"],
         order=settings["order"],
         weight_scale=None if start is None else start["W"],

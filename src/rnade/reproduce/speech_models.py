@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rnade.families import GaussianMixture, LaplaceMixture
+from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import AbstractDensity, MixtureOfGaussiansModule, RNADEModule
+from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.residuals import Residuals
 from rnade.reproduce.speech_data import FoldWindows
-from rnade.training import Bank, EMSettings, Member, Recipe, RowSet, Trained, fit_mixture
+from rnade.training import EMSettings, Member, Recipe, RowSet, Trained, fit_mixture
 from rnade.training.starts import starting_components
 
 Settings = dict[str, Any]
-FAMILIES = {"gaussian": GaussianMixture, "laplace": LaplaceMixture}
 # Rows that are scored at a time.
 CHUNK = 10_000
 
@@ -110,7 +110,7 @@ def make_module(
     return RNADEModule(
         D,
         settings["n_hidden"],
-        FAMILIES[settings["family"]](settings["n_components"]),
+        make_family(settings["family"], settings["n_components"]),
         order=None if settings["residuals"] else order,
         weight_scale=Recipe(**settings["recipe"]).weight_scale,
         generator=generator,
@@ -170,9 +170,7 @@ def _fit_mixtures(settings: Settings, folds: Sequence[FoldWindows]) -> Iterator[
 def _fit_rnade(settings: Settings, folds: Sequence[FoldWindows]) -> Iterator[Fitted]:
     """All folds, and all orders of an average, as one bank."""
     made = [_members(settings, fold) for fold in folds]
-    bank = Bank([member for members, _ in made for member in members])
-    if not bank.advance():
-        raise KeyboardInterrupt
+    bank = trained_bank([member for members, _ in made for member in members])
     results = iter(bank.results())
     for members, residuals in made:
         trained = [next(results) for _ in members]

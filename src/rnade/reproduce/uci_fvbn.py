@@ -12,9 +12,10 @@ from torch import Generator
 from rnade.families import GaussianMixture
 from rnade.families.base import Array
 from rnade.nn import FVBNModule
+from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.paper_protocol import GRID, N_HIDDEN
 from rnade.reproduce.uci_folds import Fitted, FoldRows
-from rnade.training import PAPER, PAPER_GRID, Bank, Member, RowSet, Trained
+from rnade.training import PAPER, PAPER_GRID, Member, RowSet, Trained
 
 SETTINGS: dict[str, Any] = {
     "grid": PAPER_GRID,
@@ -46,7 +47,7 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
         for (K, _, _), own in zip(grid, recipes, strict=True)
         for rows, start in zip(sets, starts, strict=True)
     ]
-    searched = _advanced(members)
+    searched = trained_bank(members)
     n = len(folds)
     places = [searched.best_of_each_model(range(k, len(members), n)) for k in range(n)]
     chosen = _by_fold(searched.results(list(itertools.chain(*places))), n)
@@ -58,7 +59,7 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
         for (m, d), network in zip(pairs, found, strict=True):
             networks, own = start[grid[m // n][0]].networks, recipes[m // n]
             again.append(Member(networks[d], own, rows, network.train_at_best))
-    final = _by_fold(_advanced(again).results(), n)
+    final = _by_fold(trained_bank(again).results(), n)
 
     for fold, pairs, found, last in zip(folds, places, chosen, final, strict=True):
         settings = [grid[m // n] for m, _ in pairs]
@@ -90,13 +91,6 @@ def _starts(rows: RowSet) -> dict[int, FVBNModule]:
         module.start_from(rows.x, spread=PAPER.spread)
         started[K] = module
     return started
-
-
-def _advanced(members: Sequence[Member]) -> Bank:
-    bank = Bank(members)
-    if not bank.advance():
-        raise KeyboardInterrupt
-    return bank
 
 
 def _by_fold(networks: Sequence[Trained], n_folds: int) -> list[list[Trained]]:
