@@ -176,6 +176,15 @@ def test_where_the_papers_rows_start():
     assert np.allclose(scales.detach().exp(), 0.1)
 
 
+def test_hidden_biases_may_start_apart_from_the_weights():
+    settings = {**ROWS["rnade-mog-20"].settings, "n_hidden": 2000}
+    settings["start"] = {**settings["start"], "c": 0.5, "c_mean": -3.0}
+    module = patch_models.make_module(settings, 63)
+    assert module.c.mean().item() == pytest.approx(-3.0, abs=0.05)
+    assert module.c.std().item() == pytest.approx(0.5, rel=0.05)
+    assert module.W.std().item() == pytest.approx(0.126, rel=0.05)
+
+
 def test_backends_of_a_gpu_are_left_out_elsewhere():
     settings = settings_of("deep-0", quick=True)
     assert settings["backend"] == "gpu-bf16"

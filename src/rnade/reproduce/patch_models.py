@@ -180,6 +180,7 @@ def make_module(settings: Settings, n_dimensions: int) -> AbstractDensity:
     if start is not None:
         with torch.no_grad():
             module.V.mul_(start["V"] / start["W"])
+            module.c.mul_(start.get("c", start["W"]) / start["W"]).add_(start.get("c_mean", 0.0))
     return module
 
 
