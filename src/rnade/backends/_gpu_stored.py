@@ -35,7 +35,7 @@ def evaluate(
     gradient: bool,
     gradient_x: bool,
 ) -> tuple[Tensor, Kept]:
-    """Terms (M, B, D), or with weights partial sums (M, D, blocks), and what a gradient needs."""
+    """Terms (M, B, D), or with weights their weighted sums (M,), and what a gradient needs."""
     W, c, rho, V, b, log_floor = parameters[:6]
     M, B, D = x.shape
     H, P = V.shape[2:]
@@ -43,6 +43,7 @@ def evaluate(
     order = request.order
     kernels = _gradient_kernels()
     a = x.new_empty(M, D, B, H)
+    ended = torch.empty(M, dtype=torch.int32, device=x.device)
     tape, flags = None, request.flags
     with current(x.device):
         tiles = tiling.state(M, B, H)
@@ -54,6 +55,7 @@ def evaluate(
             c,
             rho if order is None else order,
             a,
+            ended,
             B,
             D,
             H,
@@ -73,6 +75,7 @@ def evaluate(
         tiles = tiling.output(M, B, D, H, request.outputs["NP"])
         blocks = tiling.cdiv(B, tiles.rows)
         value = x.new_empty((M, B, D) if weights is None else (M, D, blocks))
+        total = x.new_empty(M)
         dz = x.new_empty(M, D, B, P) if gradient else value
         dx = x.new_empty(M, B, D) if gradient_x else None
         kernels.output_kernel[(M * D, blocks)](
@@ -84,6 +87,8 @@ def evaluate(
             rho if log_floor is None else log_floor.contiguous(),
             rho if weights is None else weights,
             value,
+            total,
+            ended,
             dz,
             value if dx is None else dx,
             B,
@@ -107,7 +112,7 @@ def evaluate(
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
-    return value, Kept(a, dz, dx, tape)
+    return value if weights is None else total, Kept(a, dz, dx, tape)
 
 
 def _read_as_it_is(rho: Tensor, flags: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:

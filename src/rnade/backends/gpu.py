@@ -223,7 +223,7 @@ class _Differentiable(torch.autograd.Function):
             value, ctx.kept = stored.evaluate(
                 request, x, parameters, weights, gradient=True, gradient_x=ctx.needs_input_grad[2]
             )
-            return value.sum((1, 2)) if weights is not None else value
+            return value
         value = _value(request, x, parameters, summed=weights is not None)
         return (weights * value).sum(-1) if weights is not None else value
 
