@@ -10,9 +10,11 @@ folder `models` beside the records, and what is there is not trained again.
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +84,9 @@ class Patches:
     sources : Bsds300
     test, train : Tensors of shape (N, D)
     test_image, train_image : int64 Tensors of shape (N,)
+    turned_scores : dict
+        By folder of models, row and symmetry, log densities of the turned test patches: ensembles
+        share members.
     """
 
     sources: Bsds300
@@ -89,6 +94,7 @@ class Patches:
     test_image: Tensor
     train: Tensor
     train_image: Tensor
+    turned_scores: dict[tuple[Path, str, int], Tensor] = dataclasses.field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:
@@ -133,17 +139,16 @@ def _one_model(job: Job, patches: Patches, context: Context) -> Result:
 def _ensemble(job: Job, patches: Patches, context: Context) -> Result:
     """Mean density of several models and turned patches, each with equal weight."""
     quick, turns = job.settings.get("quick", False), range(job.settings["n_symmetries"])
-    found = [model_of(name, patches, context, quick=quick) for name in job.settings["members"]]
-
-    def log_prob(x: Tensor) -> Tensor:
-        total = torch.full_like(x[:, 0], -torch.inf, dtype=torch.float64)
-        for model, _ in found:
-            for g in turns:
-                total = torch.logaddexp(total, model.log_prob(turned(x, g)))
-        return total - math.log(len(found) * len(turns))
-
+    names = job.settings["members"]
+    found = [model_of(name, patches, context, quick=quick) for name in names]
+    known, folder = patches.turned_scores, context.models_of("table2", quick=quick)
+    for (name, (model, _)), g in itertools.product(zip(names, found, strict=True), turns):
+        if (folder, name, g) not in known:
+            known[folder, name, g] = model.log_prob(turned(patches.test, g))
+    scores = torch.stack([known[folder, name, g] for name in names for g in turns])
+    log_prob = torch.logsumexp(scores, 0) - math.log(len(scores))
     return {
-        "test": summary(log_prob(patches.test).cpu().numpy(), patches.test_image),
+        "test": summary(log_prob.cpu().numpy(), patches.test_image),
         "n_parameters": sum(model.n_parameters for model, _ in found),
         "fit_seconds": round(sum(details["fit_seconds"] for _, details in found), 3),
         "n_densities": len(found) * len(turns),
