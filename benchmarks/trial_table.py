@@ -13,7 +13,8 @@ def table(lines: list[str]) -> str:
     rows = ["| what | setting | on | updates | validation | test |", "|" + " --- |" * 6]
     for run in map(json.loads, lines):
         where = "GPU" if run["gpu"] else "CPU"
-        scores = f"{run['validation']:.2f} | {run['test']:.2f}"
+        validation = "" if run["validation"] is None else f"{run['validation']:.2f}"
+        scores = f"{validation} | {run['test']:.2f}"
         rows.append(
             f"| {run['group']} | {run['setting']} | {where} | {run['updates']:,} | {scores} |"
         )
