@@ -76,7 +76,7 @@ def output(M: int, B: int, D: int, H: int, NP: int) -> Tiles:
     """Tiles of `output_kernel`: small blocks of rows where there are few programs."""
     hidden = min(64 if NP <= 128 else 16, max(16, power_of_two(H)))
     if B <= 16 or M * D * cdiv(B, 32) < BLOCKS_TO_FILL:
-        return Tiles(16, hidden, 8, 4 if NP <= 64 else 3)
+        return Tiles(16, hidden, 8, 3)
     return Tiles(32, hidden, 4 if NP <= 128 else 8, 3)
 
 
