@@ -1,7 +1,7 @@
 """The matrix products of our CPU kernels and nothing else: how fast these could be at best.
 
-The same BLAS, threads, blocks of rows and order of dimensions, and V and its gradient of full size
-in memory; only activations, epilogues and everything around are left out.
+The same products, threads, blocks of rows and order of dimensions, and V and its gradient of full
+size in memory; only activations, epilogues and everything around are left out.
 """
 
 from typing import Any
@@ -11,9 +11,10 @@ import numpy as np
 from torch import Tensor
 
 from benchmarks.providers import Provider, Shape
-from rnade.backends import _cpu_launch, _cpu_threads
-from rnade.backends._cpu_calls import gemm
+from rnade.backends import _cpu_launch, _cpu_products, _cpu_threads
+from rnade.backends._cpu_calls import call, gemm
 from rnade.backends._cpu_lanes import LANES
+from rnade.backends._cpu_products import multiply
 from rnade.backends.threads import kernel_threads
 
 
@@ -25,13 +26,17 @@ def products_alone(shape: Shape) -> Provider:
     V = (random.normal(size=(D, H, P)) / H).astype(np.float32)
     padded = np.pad(V, ((0, 0), (0, 0), (0, wide - P)))
     dV, turned = np.zeros_like(V), np.zeros((D, P, H), np.float32)
-    address = _cpu_threads.gemm_address(V.dtype)
+    functions = (
+        _cpu_threads.gemm_address(V.dtype),
+        _cpu_products.narrow_address(V.dtype) if P >= _cpu_products.FEWEST_OUTPUTS else 0,
+        _cpu_products.turn_address(V.dtype),
+    )
     most = min(max(_cpu_launch.BLOCK_ELEMENTS // H // 16 * 16, 16), _cpu_launch.MOST_BLOCK_ROWS)
 
     def matrices(rows: int) -> list[Any]:
-        """Arrays h, z and dh of a thread."""
-        sizes = (H + LANES, wide, H + LANES)
-        return [random.normal(size=(rows, size)).astype(np.float32) for size in sizes]
+        """Arrays h, z, dh and V_d transposed of a thread."""
+        sizes = ((rows, H + LANES), (rows, wide), (rows, H + LANES), (P, H + LANES))
+        return [random.normal(size=size).astype(np.float32) for size in sizes]
 
     threads = kernel_threads()
     own = [matrices(most) for _ in range(threads)]
@@ -39,7 +44,7 @@ def products_alone(shape: Shape) -> Provider:
     def density(x: Tensor) -> None:
         n = len(x) // threads
         _cpu_threads.run(
-            [lambda a=a: _one(address, padded, *a, n, most) for a in own],  # type: ignore[misc]
+            [lambda a=a: _one(functions, padded, *a[:2], n, most) for a in own],  # type: ignore[misc]
             threads,
         )
 
@@ -48,8 +53,9 @@ def products_alone(shape: Shape) -> Provider:
         cuts = [i * D // threads for i in range(threads + 1)]
 
         def task(i: int) -> _cpu_threads.Task:
-            out = turned if B >= 2 * most else dV
-            return lambda: _three(address, V, out, *own[i], cuts[i], cuts[i + 1], B, min(most, B))
+            out = turned if B >= 2 * most and functions[1] == 0 else dV
+            block = min(most, B)
+            return lambda: _three(functions, V, out, *own[i], cuts[i], cuts[i + 1], B, block)
 
         _cpu_threads.run([task(i) for i in range(threads)], threads)
 
@@ -57,26 +63,30 @@ def products_alone(shape: Shape) -> Provider:
 
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def _one(address: Any, V: Any, h: Any, z: Any, dh: Any, n: Any, block: Any) -> None:
+def _one(functions: Any, V: Any, h: Any, z: Any, n: Any, block: Any) -> None:
     """The product of a density for n rows."""
     D, H, P = V.shape
     one, width = np.float32(1), h.shape[1]
     for start in range(0, n, block):
         R = min(block, n - start)
         for d in range(D):
-            V_at = V.ctypes.data + d * H * P * 4
-            z_at, h_at = z.ctypes.data, h.ctypes.data
-            gemm(address, False, False, P, R, H, V_at, P, h_at, width, one, z_at, P)
+            V_at, ahead = (
+                V.ctypes.data + d * H * P * 4,
+                V.ctypes.data + min(d + 1, D - 1) * H * P * 4,
+            )
+            strides, sizes = (width, 1, P, P), (R, P, H)
+            multiply(functions, h.ctypes.data, V_at, z.ctypes.data, strides, sizes, one, ahead)
 
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
 def _three(
-    address: Any,
+    functions: Any,
     V: Any,
     dV: Any,
     h: Any,
     z: Any,
     dh: Any,
+    V_turned: Any,
     low: Any,
     high: Any,
     B: Any,
@@ -86,14 +96,27 @@ def _three(
     _, H, P = V.shape
     zero, one = np.float32(0), np.float32(1)
     width, stride, whole = h.shape[1], z.shape[1], dV.shape[1] == H
-    h_at, z_at, dh_at = h.ctypes.data, z.ctypes.data, dh.ctypes.data
+    h_at, z_at, dh_at, turned_at = (
+        h.ctypes.data,
+        z.ctypes.data,
+        dh.ctypes.data,
+        V_turned.ctypes.data,
+    )
     for start in range(0, B, block):
         R, keep = min(block, B - start), zero if start == 0 else one
         for d in range(high - 1, low - 1, -1):
             V_at, out = V.ctypes.data + d * H * P * 4, dV.ctypes.data + d * H * P * 4
-            gemm(address, False, False, P, R, H, V_at, P, h_at, width, zero, z_at, stride)
+            ahead = V.ctypes.data + max(d - 1, low) * H * P * 4
+            strides, sizes = (width, 1, P, stride), (R, P, H)
+            multiply(functions, h_at, V_at, z_at, strides, sizes, zero, out)
             if whole:
-                gemm(address, False, True, P, H, R, z_at, stride, h_at, width, keep, out, P)
+                strides, sizes = (1, width, stride, P), (H, P, R)
+                multiply(functions, h_at, z_at, out, strides, sizes, keep, ahead)
             else:
-                gemm(address, False, True, H, P, R, h_at, width, z_at, stride, keep, out, H)
-            gemm(address, True, False, H, R, P, V_at, P, z_at, stride, zero, dh_at, width)
+                gemm(functions[0], False, True, H, P, R, h_at, width, z_at, stride, keep, out, H)
+            if functions[1] != 0:
+                call(functions[2], (V_at, turned_at, H, P, width))
+                strides, sizes = (stride, 1, width, width), (R, H, P)
+                multiply(functions, z_at, turned_at, dh_at, strides, sizes, zero, ahead)
+            else:
+                gemm(functions[0], True, False, H, R, P, V_at, P, z_at, stride, zero, dh_at, width)

@@ -17,7 +17,7 @@ from benchmarks import measure, products, record, table1_page, tables  # noqa: E
 from benchmarks.measure import Timing  # noqa: E402
 from benchmarks.providers import Shape  # noqa: E402
 
-from rnade.backends import _cpu_threads  # noqa: E402
+from rnade.backends import _cpu_products, _cpu_threads  # noqa: E402
 
 
 def test_timing_summarises_repeated_runs():
@@ -82,17 +82,25 @@ def test_operations_and_traffic_are_those_of_the_tensors():
     assert shape.operations(7, 3) == 3 * 2 * 7 * sizes["V"]
 
 
+@pytest.mark.parametrize("way", ["blas", "narrow"])
 @pytest.mark.parametrize("rows", [1, 25, 200], ids=lambda n: f"{n} rows")
-def test_products_alone_do_the_operations_of_a_step_and_no_others(rows, monkeypatch):
+def test_products_alone_do_the_operations_of_a_step_and_no_others(rows, way, monkeypatch):
     done = []
+
+    @ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 12)
+    def narrow(*arguments):
+        m, n, k = arguments[7:10]
+        done.append(2 * m * n * k)
 
     @ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13)
     def gemm(*arguments):
         m, n, k = (ctypes.c_int.from_address(at).value for at in arguments[2:5])
         done.append(2 * m * n * k)
 
-    address = ctypes.cast(gemm, ctypes.c_void_p).value
-    monkeypatch.setattr(_cpu_threads, "gemm_address", lambda kind: address)
+    of_gemm, of_narrow = (ctypes.cast(f, ctypes.c_void_p).value for f in (gemm, narrow))
+    monkeypatch.setattr(_cpu_threads, "gemm_address", lambda kind: of_gemm)
+    address = of_narrow if way == "narrow" else 0
+    monkeypatch.setattr(_cpu_products, "narrow_address", lambda kind: address)
     monkeypatch.setattr(products, "kernel_threads", lambda: 1)
     shape = Shape(5, 512, 7)
     alone = products.products_alone(shape)

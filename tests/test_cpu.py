@@ -31,7 +31,8 @@ from rnade.families import make_family
 FAMILIES = ["gaussian", "laplace", "bernoulli"]
 ACTIVATIONS = ["relu", "sigmoid", "identity"]
 # M, B, D, H, K: all ones; primes; three blocks of rows; more dimensions than a checkpoint, with
-# a bank and without; outputs enough for padded copies of V; units in a multiple of 16.
+# a bank and without; outputs enough for padded copies of V; units in a multiple of 16; narrow
+# products of several blocks of rows, and of several tiles.
 SIZES = [
     (1, 1, 1, 1, 1),
     (3, 5, 7, 13, 2),
@@ -39,6 +40,8 @@ SIZES = [
     (1, 2, 37, 3, 1),
     (3, 3, 19, 5, 3),
     (1, 67, 4, 16, 7),
+    (1, 530, 3, 18, 4),
+    (2, 9, 3, 150, 23),
 ]
 NAMES = ["x", "W", "c", "rho", "V", "b"]
 
@@ -514,12 +517,12 @@ def test_a_fork_with_live_threads():
         other.join()
         child.kill()
     inherited, total = queue.get()
-    assert inherited is None
+    assert inherited == 0
     assert total == pytest.approx(float(sum(g.sum() for g in expected)))
 
 
 def _child(queue):
-    inherited = _cpu_threads._pool
+    inherited = _cpu_threads._pool.threads
     torch.set_num_threads(2)
     queue.put((inherited, float(sum(g.sum() for g in step()))))
 

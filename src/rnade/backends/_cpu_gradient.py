@@ -6,14 +6,14 @@ the dimensions before it. Both take the `addresses` and `sizes` from which `arra
 arrays: to pass twenty arrays takes time that shows in a step on a small model. Besides:
 
     weights : (M or 1, B, D or 1), what each row's or each term's log density is multiplied by
-    value : (M, chunks) float64, added to: sum of weights times log densities
-    dW (in order), dc, drho, db : like the parameters, added to
-    dV : (M, D, H, P), written by the first rows and added to by others
+    dW (in order), dc, drho, dV, db : like the parameters, written by the first rows and added to
+        by others
     dx : (M, B, D), written
     turned : (M, D, P, H), or empty to do without it
-        Room for dV transposed. In that form the product is half as fast again, which pays for
-        transposing at the end if there are several blocks of rows.
+        Room for dV transposed. In that form BLAS is half as fast again, which pays for transposing
+        at the end if there are several blocks of rows.
     carried : (M, chunks, rows, H), each chunk's gradient of the a that it starts from
+    total : (M,), written: sum of weights times log densities
     want : what a gradient is wanted of, codes WANT_...
     chunk, chunks : which of how many chunks of dimensions
 """
@@ -34,6 +34,7 @@ from rnade.backends._cpu_kernels import (
     up,
 )
 from rnade.backends._cpu_lanes import LANES
+from rnade.backends._cpu_products import multiply
 
 CHECKPOINT = 8  # dimensions between checkpoints of a
 SUMMED_ROWS = 64  # rows whose gradients of W are added up before they are added to the others
@@ -46,24 +47,24 @@ def arrays_at(addresses: Any, sizes: Any, work: Any) -> Any:
     M, B, D, H, P, chunks, rows, x_models, w_models, w_terms, orders, several = sizes
     like = work.dtype.type(0)
     return (
-        array_at(addresses[0], (M, chunks), 0.0),
-        array_at(addresses[1], (x_models, B, D), like),
-        array_at(addresses[2], (w_models, B, w_terms), like),
-        array_at(addresses[3], (orders, D), 0),
-        array_at(addresses[4], (M, D, H), like),
-        array_at(addresses[5], (M, H), like),
-        array_at(addresses[6], (M, D), like),
-        array_at(addresses[7], (M, D, H, P), like),
-        array_at(addresses[8], (M, D, P), like),
-        array_at(addresses[9], (M, D), like),
-        array_at(addresses[10], (M, D, H), like),
-        array_at(addresses[11], (M, H), like),
-        array_at(addresses[12], (M, D), like),
-        array_at(addresses[13], (M, D, H, P), like),
-        array_at(addresses[14], (M, D, P), like),
-        array_at(addresses[15], (M, B, D), like),
-        array_at(addresses[16], (M, D * several, P, H), like),
-        array_at(addresses[17], (M, chunks, rows, H), like),
+        array_at(addresses[0], (x_models, B, D), like),
+        array_at(addresses[1], (w_models, B, w_terms), like),
+        array_at(addresses[2], (orders, D), 0),
+        array_at(addresses[3], (M, D, H), like),
+        array_at(addresses[4], (M, H), like),
+        array_at(addresses[5], (M, D), like),
+        array_at(addresses[6], (M, D, H, P), like),
+        array_at(addresses[7], (M, D, P), like),
+        array_at(addresses[8], (M, D), like),
+        array_at(addresses[9], (M, D, H), like),
+        array_at(addresses[10], (M, H), like),
+        array_at(addresses[11], (M, D), like),
+        array_at(addresses[12], (M, D, H, P), like),
+        array_at(addresses[13], (M, D, P), like),
+        array_at(addresses[14], (M, B, D), like),
+        array_at(addresses[15], (M, D * several, P, H), like),
+        array_at(addresses[16], (M, chunks, rows, H), like),
+        array_at(addresses[17], (M,), like),
     )
 
 
@@ -121,9 +122,8 @@ def gradient_size(D: int, H: int, P: int, block: int, chunks: int) -> int:
     """Numbers that `gradient` needs room for."""
     R, H, columns = (-(-n // LANES) * LANES for n in (block, H + LANES, P))
     matrices = 5 + (D // chunks + 1) // CHECKPOINT
-    return (
-        matrices * R * H + (D + 2 * columns + 4) * R + 2 * H + (SCRATCH + LANES) * columns + LANES
-    )
+    vectors = (D + 2 * columns + 4) * R + (2 + P) * H + (SCRATCH + LANES) * columns + LANES
+    return matrices * R * H + vectors
 
 
 @compiled
@@ -140,14 +140,17 @@ def gradient(
     high: Any,
     block: Any,
     chunk: Any,
-) -> None:
-    """Algorithm 2 for the dimensions of one chunk and the rows from low to high."""
-    product, epilogue, advance, retreat = functions
+) -> float:
+    """Algorithm 2 for the dimensions of one chunk and the rows from low to high.
+
+    Returns the chunk's sum of weights times log densities.
+    """
+    product, narrow, turn, epilogue, advance, retreat = functions
     arrays = arrays_at(addresses, sizes, work)
-    value, x, weights, order, W, c, rho, V, b, log_floor = arrays[:10]
-    dW, dc, drho, dV, db, dx, turned, carried = arrays[10:]
-    _, D, H, columns = V.shape
-    P, chunks = b.shape[2], value.shape[1]
+    x, weights, order, W, c, rho, V, b, log_floor = arrays[:9]
+    dW, dc, drho, dV, db, dx, turned, carried, total = arrays[9:]
+    _, D, H, P = V.shape
+    chunks = sizes[5]
     sequence, weighting = m % order.shape[0], m % weights.shape[0]
     begin, end = chunk_begin(chunk, chunks, D), chunk_begin(chunk + 1, chunks, D)
     one, zero = work.dtype.type(1), work.dtype.type(0)
@@ -169,8 +172,17 @@ def gradient(
     parts = dw + width
     sums = parts + LANES
     scratch = sums + P * LANES
-    states = scratch + SCRATCH * up(P, LANES)
+    V_turned = scratch + SCRATCH * up(P, LANES)
+    states = V_turned + P * width
     clear(work, zeros, most)
+    if low == 0:
+        dW[m, begin:end] = 0
+        for i in range(begin, end):
+            drho[m, order[sequence, i]] = 0
+            db[m, order[sequence, i]] = 0
+        if chunk == 0:
+            dc[m] = 0
+    value = 0.0
     for start in range(low, high, block):
         R = min(block, high - start)
         R4, R16 = up(R, ROWS), up(R, LANES)
@@ -181,17 +193,18 @@ def gradient(
         clear(work, da, size)
         clear(work, dh, size)
         clear(work, weight, R16)
-        total = 0.0
         for i in range(end - 1, begin - 1, -1):
             d = order[sequence, i]
-            rho_at = at(rho, m * D + d)
+            rho_at, V_at = at(rho, m * D + d), at(V, (m * D + d) * H * P)
+            V_next = at(V, (m * D + order[sequence, max(i - 1, begin)]) * H * P)
             if i == end - 1 or (i - begin) % CHECKPOINT == CHECKPOINT - 1:
                 state = states + (i - begin) // CHECKPOINT * size
                 copy_bytes(at(work, a), at(work, state), size * work.itemsize)
                 clear(work, w, width)
                 still = (at(work, zeros), at(work, w), rho_at)
                 call(advance, (*still, at(work, a), at(work, h), R4, width, activation))
-            outputs(product, V, b, m, d, R, work, h, z)
+            dV_at = at(dV, (m * D + d) * H * P) if want & WANT_V else V_at
+            outputs(functions, V, b, m, d, R, work, h, z, dV_at)
             if i == end - 1 or weights.shape[2] > 1:
                 for r in range(R):
                     work[weight + r] = weights[weighting, start + r, d % weights.shape[2]]
@@ -215,10 +228,12 @@ def gradient(
                 ),
             )
             for r in range(R):
-                total += work[weight + r] * work[log_p + r]
+                value += work[weight + r] * work[log_p + r]
             for k in range(P):
+                part = zero
                 for t in range(LANES):
-                    db[m, d, k] += work[sums + k * LANES + t]
+                    part += work[sums + k * LANES + t]
+                db[m, d, k] += part
             h_at, dz_at = at(work, h), at(work, dz)
             if want & WANT_V and turned.shape[1] == D:
                 out = at(turned, (m * D + d) * H * P)
@@ -226,8 +241,8 @@ def gradient(
                 if start + R == x.shape[1]:
                     transpose(turned, dV, m, d)
             elif want & WANT_V:
-                out = at(dV, (m * D + d) * H * P)
-                gemm(product, False, True, P, H, R, dz_at, stride, h_at, width, keep, out, P)
+                strides, sizes = (1, width, stride, P), (H, P, R)
+                multiply(functions, h_at, dz_at, dV_at, strides, sizes, keep, V_next)
             if want & WANT_X:
                 for r in range(R):
                     part = work[own_dx + r]
@@ -245,8 +260,14 @@ def gradient(
                 step = (at(work, own_dx), at(work, w), rho_before)
                 call(advance, (*step, at(work, a), at(work, h), R4, width, activation))
                 continue
-            V_at, dh_at = at(V, (m * D + d) * H * columns), at(work, dh)
-            gemm(product, True, False, H, R, P, V_at, columns, dz_at, stride, zero, dh_at, width)
+            dh_at = at(work, dh)
+            if narrow != 0:
+                turned_at = at(work, V_turned)
+                call(turn, (V_at, turned_at, H, P, width))
+                strides, sizes = (stride, 1, width, width), (R, H, P)
+                multiply(functions, dz_at, turned_at, dh_at, strides, sizes, zero, V_next)
+            else:
+                gemm(product, True, False, H, R, P, V_at, P, dz_at, stride, zero, dh_at, width)
             clear(work, parts, LANES)
             for r in range(0, R4, SUMMED_ROWS):
                 clear(work, dw, width)
@@ -273,7 +294,6 @@ def gradient(
                         dW[m, j, t] += work[dw + t]
             for t in range(LANES):
                 drho[m, d] += work[parts + t]
-        value[m, chunk] += total
         if back and chunks > 1:
             for r in range(R):
                 row = ((m * chunks + chunk) * carried.shape[2] + start - low + r) * H
@@ -286,6 +306,9 @@ def gradient(
                         work[dw + j] += work[da + r * width + j]
                 for j in range(H):
                     dc[m, j] += work[dw + j]
+    if chunks == 1:
+        total[m] = value
+    return value
 
 
 def join_size(D: int, H: int, rows: int) -> int:
@@ -303,12 +326,19 @@ def join(
     m: Any,
     low: Any,
     high: Any,
+    value: Any,
 ) -> None:
-    """Add what the gradient of a at each chunk's start gives to the dimensions before it."""
+    """Add what the gradient of a at each chunk's start gives to the dimensions before it.
+
+    `value` is the sum of what the chunks returned.
+    """
     product = functions[0]
     arrays = arrays_at(addresses, sizes, work)
-    x, order, W, dW, dc = arrays[1], arrays[3], arrays[4], arrays[10], arrays[11]
-    dx, carried = arrays[15], arrays[17]
+    x, order, W, dW, dc = arrays[0], arrays[2], arrays[3], arrays[9], arrays[10]
+    dx, carried, total = arrays[14], arrays[16], arrays[17]
+    total[m] = value
+    if want & (WANT_HIDDEN | WANT_X) == 0:
+        return
     _, chunks, rows, H = carried.shape
     D, R, sequence = order.shape[1], high - low, m % order.shape[0]
     one, zero = work.dtype.type(1), work.dtype.type(0)

@@ -22,7 +22,8 @@ over chunks of dimensions, both over models. They stop being the right choice fo
 
 Arguments that all kernels share; every array is contiguous:
 
-    functions : addresses of gemm, of epilogue or draw, of advance and of retreat
+    functions : addresses of two ways to multiply (`_cpu_products`), of a transpose, of epilogue
+        or draw, of advance and of retreat
     x : (M or 1, B, D), the rows; one for all models, or each its own
     order : (M or 1, D), the dimension that comes i-th
     W : (M, D, H), in that order; c : (M, H)
@@ -38,10 +39,11 @@ Parts of `work` go by the number at which they begin.
 
 from typing import Any
 
-from rnade.backends._cpu_calls import call, compiled, copy_bytes, gemm, inlined, zero_bytes
+from rnade.backends._cpu_calls import call, compiled, copy_bytes, inlined, zero_bytes
 from rnade.backends._cpu_epilogues import FLOOR, SCRATCH
 from rnade.backends._cpu_hidden import ROWS
 from rnade.backends._cpu_lanes import LANES
+from rnade.backends._cpu_products import multiply
 
 GROUP = 2  # dimensions whose h a density makes before it multiplies
 STRIP = 8  # rows whose a stays in the first-level cache meanwhile
@@ -101,16 +103,29 @@ def output_stride(P: Any) -> Any:
 
 @inlined
 def outputs(
-    product: Any, V: Any, b: Any, m: Any, d: Any, R: Any, work: Any, h: Any, z: Any
+    functions: Any,
+    V: Any,
+    b: Any,
+    m: Any,
+    d: Any,
+    R: Any,
+    work: Any,
+    h: Any,
+    z: Any,
+    ahead: Any,
 ) -> None:
-    """Write z = h V_d + b_d."""
+    """Write z = h V_d + b_d; `ahead` is the address of what is needed next."""
     _, D, H, columns = V.shape
     P, one = b.shape[2], work.dtype.type(1)
     stride, V_at = output_stride(P), at(V, (m * D + d) * H * columns)
-    for r in range(up(R, LANES)):
-        copy_bytes(at(work, z + r * stride), at(b, (m * D + d) * P), P * work.itemsize)
-    h_at, z_at, width = at(work, h), at(work, z), row_width(H)
-    gemm(product, False, False, columns, R, H, V_at, columns, h_at, width, one, z_at, stride)
+    copy_bytes(at(work, z), at(b, (m * D + d) * P), P * work.itemsize)
+    rows, done = up(R, LANES), 1
+    while done < rows:  # as many rows again as there are
+        more = min(done, rows - done)
+        copy_bytes(at(work, z + done * stride), at(work, z), more * stride * work.itemsize)
+        done += more
+    strides, sizes = (row_width(H), 1, columns, stride), (R, columns, H)
+    multiply(functions, at(work, h), V_at, at(work, z), strides, sizes, one, ahead)
 
 
 def density_size(D: int, H: int, P: int, block: int) -> int:
@@ -144,7 +159,7 @@ def density(
     The h of several dimensions are made together, a few rows at a time, so that a is read from
     and written to the second-level cache once for all of them.
     """
-    product, epilogue, advance = functions[:3]
+    epilogue, advance = functions[3:5]
     D, H, P = W.shape[1], W.shape[2], b.shape[2]
     sequence = m % order.shape[0]
     width, most = row_width(H), up(block, LANES)
@@ -188,7 +203,9 @@ def density(
                     )
             for t in range(n):
                 d = order[sequence, i + t]
-                outputs(product, V, b, m, d, R, work, h + t * size, z)
+                following = order[sequence, min(i + t + 1, D - 1)]
+                ahead = at(V, (m * D + following) * H * V.shape[3])
+                outputs(functions, V, b, m, d, R, work, h + t * size, z, ahead)
                 own = at(work, xs + (i + t) * R16)
                 call(
                     epilogue,
@@ -233,7 +250,7 @@ def sample(
     high: Any,
 ) -> None:
     """x[m, low:high] drawn one dimension after the other from uniform and noise, (M, n, D)."""
-    product, draw, advance = functions[:3]
+    draw, advance = functions[3:5]
     D, H, P = W.shape[1], W.shape[2], b.shape[2]
     sequence = m % order.shape[0]
     R = high - low
@@ -266,7 +283,9 @@ def sample(
                 activation,
             ),
         )
-        outputs(product, V, b, m, d, R, work, h, z)
+        following = order[sequence, min(i + 1, D - 1)]
+        ahead = at(V, (m * D + following) * H * V.shape[3])
+        outputs(functions, V, b, m, d, R, work, h, z, ahead)
         for r in range(R):
             work[u + r] = uniform[m, low + r, d]
             work[e + r] = noise[m, low + r, d]

@@ -6,9 +6,9 @@ gradient's kernels are given addresses and sizes, and tensors are made only for 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from rnade.backends import (
     _cpu_hidden,
     _cpu_kernels,
     _cpu_memory,
+    _cpu_products,
     _cpu_threads,
 )
 from rnade.backends._cpu_epilogues import (
@@ -47,8 +48,7 @@ MOST_ELEMENTS = 2**24
 SMALL = 3_000_000
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """What a computation depends on besides the tensors that have gradients."""
 
     family: AbstractFamily
@@ -82,7 +82,7 @@ class Problem:
             )
         self.family = setting.family
         # One set of rows for all models is passed as one.
-        self.x = _contiguous(_one_for_all(x).to(W.dtype))
+        self.x = _converted(_one_for_all(x), W.dtype)
         order = setting.order
         self.order = _identity(x.shape[2]) if order is None else _contiguous(order.long())
         # The products over earlier dimensions need the rows of W in order. V stays where it is.
@@ -90,7 +90,7 @@ class Problem:
         self.c, self.rho, self.b = _contiguous(c), _contiguous(rho), _contiguous(b)
         self.V = _contiguous(_padded(V.detach()) if padded else V)
         floor = setting.log_floor
-        self.log_floor = self.rho if floor is None else _contiguous(floor.to(self.dtype))
+        self.log_floor = self.rho if floor is None else _converted(floor, W.dtype)
         self.flags = (0 if floor is None else FLOOR) | (
             SCALE_MEAN if setting.scale_mean_gradient else 0
         )
@@ -106,11 +106,12 @@ class Problem:
         """The parameters as arrays."""
         return tuple(t.detach().numpy() for t in self.parameters)
 
-    def functions(self, last_step: Callable[[str, Any], int]) -> tuple[int, int, int, int]:
+    def functions(self, last_step: Callable[[str, Any], int]) -> tuple[int, ...]:
         """Addresses that the kernels call, with the epilogue or draw that `last_step` gives."""
         kind = _kind(self.dtype)
         gemm = _cpu_threads.gemm_address(kind)
-        return _addresses(gemm, last_step, self.family.name, kind)
+        narrow = self.outputs >= _cpu_products.FEWEST_OUTPUTS
+        return _addresses(gemm, narrow, last_step, self.family.name, kind)
 
     def workspace(self, size: Any, *more: int) -> Any:
         """Room for a kernel, as much as its function `size` says."""
@@ -134,10 +135,16 @@ def _kind(dtype: torch.dtype) -> np.dtype[Any]:
 
 @cache
 def _addresses(
-    gemm: int, last_step: Callable[[str, Any], int], family: str, kind: np.dtype[Any]
-) -> tuple[int, int, int, int]:
-    hidden = _cpu_hidden.advance_address(kind), _cpu_hidden.retreat_address(kind)
-    return gemm, last_step(family, kind), *hidden
+    gemm: int, narrow: bool, last_step: Callable[[str, Any], int], family: str, kind: np.dtype[Any]
+) -> tuple[int, ...]:
+    return (
+        gemm,
+        _cpu_products.narrow_address(kind) if narrow else 0,
+        _cpu_products.turn_address(kind),
+        last_step(family, kind),
+        _cpu_hidden.advance_address(kind),
+        _cpu_hidden.retreat_address(kind),
+    )
 
 
 def _padded(V: Tensor) -> Tensor:
@@ -157,6 +164,11 @@ def _padded(V: Tensor) -> Tensor:
 
 def _contiguous(t: Tensor) -> Tensor:
     return t if t.is_contiguous() else t.contiguous()
+
+
+def _converted(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor, contiguous and of that dtype; no operation of torch where it is so already."""
+    return _contiguous(t if t.dtype == dtype else t.to(dtype))
 
 
 def _one_for_all(t: Tensor) -> Tensor:
@@ -223,22 +235,22 @@ def gradient(
     chunks = max(1, min(D, -(-threads // M)))
     block = problem.block(B)
     most = max(block, MOST_ELEMENTS // (M * chunks * H) // block * block) if chunks > 1 else B
-    several = want_V and B >= 2 * block and P > 1
+    functions = problem.functions(epilogue_address)
+    several = want_V and B >= 2 * block and P > 1 and functions[1] == 0
 
-    dW, dc, drho, db = (
-        torch.zeros_like(t) for t in (problem.W, problem.c, problem.rho, problem.b)
-    )
+    # Without rows no kernel runs.
+    make, make_like = (torch.empty, torch.empty_like) if B else (torch.zeros, torch.zeros_like)
+    total = make(M, dtype=dtype)
+    dW, dc, drho, db = map(make_like, (problem.W, problem.c, problem.rho, problem.b))
     dV = _cpu_memory.room((M, D, H, P), dtype) if want_V else None
     dx = torch.empty(M, B, D, dtype=dtype) if want_x else None
     carried = _cpu_memory.room((M, chunks, min(most, B), H), dtype) if chunks > 1 else None
     turned = _cpu_memory.room((M, D, P, H), dtype) if several else None
-    value = torch.zeros(M, chunks, dtype=torch.float64)
     if B == 0 and dV is not None:
         dV.zero_()
-    given = _contiguous(_one_for_all(weights).to(dtype))
-    functions = problem.functions(epilogue_address)
-    taken = (value, problem.x, given, *problem.parameters)
-    made = (dW, dc, drho, dV, db, dx, turned, carried)
+    given = _converted(_one_for_all(weights), dtype)
+    taken = (problem.x, given, *problem.parameters)
+    made = (dW, dc, drho, dV, db, dx, turned, carried, total)
     addresses = tuple([0 if t is None else t.data_ptr() for t in (*taken, *made)])
     sizes = (
         M,
@@ -248,19 +260,19 @@ def gradient(
         P,
         chunks,
         min(most, B),
-        len(problem.x),
-        len(given),
-        given.shape[2],
-        len(problem.order),
+        problem.x.shape[0],
+        *given.shape[::2],
+        problem.order.shape[0],
         int(several),
     )
 
+    values, ended = [[0.0] * chunks for _ in range(M)], [count(1) for _ in range(M)]
     for low in range(0, B, max(most, 1)):
         high = min(low + most, B)
 
         def task(m: int, chunk: int, low: int = low, high: int = high) -> _cpu_threads.Task:
             def compute() -> None:
-                _cpu_gradient.gradient(
+                values[m][chunk] += _cpu_gradient.gradient(
                     functions,
                     addresses,
                     sizes,
@@ -274,25 +286,20 @@ def gradient(
                     block,
                     chunk,
                 )
-
-            return compute
-
-        def joining(m: int, low: int = low, high: int = high) -> _cpu_threads.Task:
-            def compute() -> None:
-                size = _cpu_gradient.join_size(D, H, high - low)
-                work = _cpu_memory.workspace(size, dtype)
-                _cpu_gradient.join(functions, addresses, sizes, work, want, m, low, high)
+                if chunks > 1 and next(ended[m]) % chunks == 0:  # the model's last chunk
+                    size = _cpu_gradient.join_size(D, H, high - low)
+                    work, value = _cpu_memory.workspace(size, dtype), sum(values[m])
+                    _cpu_gradient.join(
+                        functions, addresses, sizes, work, want, m, low, high, value
+                    )
 
             return compute
 
         _cpu_threads.run([task(m, j) for m in range(M) for j in range(chunks)], threads)
-        if chunks > 1 and (want_hidden or want_x):
-            _cpu_threads.run([joining(m) for m in range(M)], threads)
 
     if setting.order is not None and needs[1]:
         dW = torch.empty_like(dW).scatter_(1, setting.order.long()[:, :, None].expand_as(dW), dW)
     found = (dx, dW, dc, drho, dV, db)
-    total = value.sum(1).to(dtype)
     return total, [t if need else None for t, need in zip(found, needs, strict=True)]
 
 

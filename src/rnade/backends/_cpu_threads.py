@@ -20,8 +20,8 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -80,48 +80,75 @@ def _may_split() -> bool:
     return _mkl() is not None or threading.current_thread() is threading.main_thread()
 
 
+class _OneMklThread:
+    """Hold MKL to one thread on the calling thread, and give it back after."""
+
+    def __enter__(self) -> None:
+        self.before = _mkl().MKL_Set_Num_Threads_Local(1)
+
+    def __exit__(self, *error: object) -> None:
+        _mkl().MKL_Set_Num_Threads_Local(self.before)
+
+
 @contextlib.contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Hold the kernels' BLAS to one thread, and give it back after."""
-    library = _mkl()
-    if library is not None:
-        before = library.MKL_Set_Num_Threads_Local(1)
-        try:
-            yield
-        finally:
-            library.MKL_Set_Num_Threads_Local(before)
-    elif threading.current_thread() is threading.main_thread():
-        # For the whole process, and threadpoolctl lets one thread alone do it.
-        numbers = [(library, library.get_num_threads()) for library in _scipy_blas()]
-        try:
-            for library, number in numbers:
-                if number != 1:
-                    library.set_num_threads(1)
-            yield
-        finally:
-            for library, number in numbers:
-                if number != 1:
-                    library.set_num_threads(number)
-    else:
+def _one_scipy_thread() -> Iterator[None]:
+    """Hold SciPy's BLAS to one thread in the whole process, and give it back after."""
+    numbers = [(library, library.get_num_threads()) for library in _scipy_blas()]
+    try:
+        for library, number in numbers:
+            if number != 1:
+                library.set_num_threads(1)
         yield
+    finally:
+        for library, number in numbers:
+            if number != 1:
+                library.set_num_threads(number)
 
 
-_pool: ThreadPoolExecutor | None = None
-_pool_lock = threading.Lock()
+def _one_blas_thread() -> contextlib.AbstractContextManager[None]:
+    """Hold the kernels' BLAS to one thread, and give it back after."""
+    if _mkl() is not None:
+        return _OneMklThread()
+    # Threadpoolctl lets one thread alone do it.
+    on_main = threading.current_thread() is threading.main_thread()
+    return _one_scipy_thread() if on_main else contextlib.nullcontext()
 
 
-def _executor() -> ThreadPoolExecutor:
-    global _pool
-    with _pool_lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="rnade-cpu")
-        return _pool
+class _Pool:
+    """Threads that wait for jobs.
+
+    Handing a job to a thread of `concurrent.futures`, and waiting for it, took a tenth of a
+    millisecond of a training step: its locks and conditions are Python code, which the kernels
+    drive out of the caches. The queues used here are C code.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[Task] = SimpleQueue()
+        self.threads = 0
+        self.lock = threading.Lock()
+
+    def submit(self, job: Task, times: int) -> None:
+        """Have a job done by so many threads, or one after the other if there are fewer."""
+        with self.lock:
+            while self.threads < min(times, os.cpu_count() or 1):
+                name = f"rnade-cpu-{self.threads}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+                self.threads += 1
+        for _ in range(times):
+            self.jobs.put(job)
+
+    def _work(self) -> None:
+        while True:
+            self.jobs.get()()
+
+
+_pool = _Pool()
 
 
 def _after_fork() -> None:
     """In a child: the parent's threads are not here, nor will its locks be released."""
-    global _pool, _pool_lock
-    _pool, _pool_lock = None, threading.Lock()
+    global _pool
+    _pool = _Pool()
 
 
 if hasattr(os, "register_at_fork"):
@@ -134,24 +161,44 @@ def run(tasks: Sequence[Task], threads: int) -> None:
     Each thread takes the next task until none is left, so the caller never waits for a thread
     that is slow to start or that another caller keeps busy.
     """
-    threads = min(threads, len(tasks)) if _may_split() else 1
+    helpers = min(threads, len(tasks)) - 1 if _may_split() else 0
     remaining = iter(tasks)
-
-    def drain() -> None:
-        for task in remaining:
-            task()
+    # A helper takes a place before it begins. The caller takes those that are left at the end:
+    # whoever comes later has nothing to do, and is not waited for.
+    places: list[None] = [None] * helpers
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def help_out() -> None:
-        with _one_blas_thread():
-            drain()
+        if not _taken(places):
+            return
+        error = None
+        try:
+            with _one_blas_thread():
+                for task in remaining:
+                    task()
+        except BaseException as caught:
+            error = caught  # to be raised by the caller
+        ended.put(error)
 
-    helpers: list[Future[None]] = []
     with _one_blas_thread():
         try:
-            with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
-                helpers += [_executor().submit(help_out) for _ in range(threads - 1)]
-            drain()
+            if helpers > 0:
+                with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
+                    _pool.submit(help_out, helpers)
+            for task in remaining:
+                task()
         finally:
-            # Those that have not begun have nothing left to do.
-            for helper in [helper for helper in helpers if not helper.cancel()]:
-                helper.result()
+            while _taken(places):
+                helpers -= 1
+            for error in [ended.get() for _ in range(helpers)]:
+                if error is not None:
+                    raise error
+
+
+def _taken(places: list[None]) -> bool:
+    """Take a place; False if there is none. No two threads get the same."""
+    try:
+        places.pop()
+    except IndexError:
+        return False
+    return True

@@ -30,11 +30,12 @@ PADDED_ROWS = 1024
 
 def supports(parameters: Parameters, family: AbstractFamily, activation: Activation) -> str | None:
     """Say in plain words why these cannot be computed here, or None if they can."""
-    if parameters.W.device.type != "cpu":
-        return f"the parameters are on {parameters.W.device}, not on the CPU"
-    if parameters.W.dtype not in (torch.float32, torch.float64):
-        return f"the parameters are {parameters.W.dtype}, neither float32 nor float64"
-    if any(t is not None and t.dtype != parameters.W.dtype for t in parameters):
+    W = parameters.W
+    if not W.is_cpu:
+        return f"the parameters are on {W.device}, not on the CPU"
+    if W.dtype not in (torch.float32, torch.float64):
+        return f"the parameters are {W.dtype}, neither float32 nor float64"
+    if any(t is not None and t.dtype != W.dtype for t in parameters):
         return "the parameters differ in dtype"
     if parameters.U is not None:
         return "the CPU kernels have one hidden layer and this network has more"
@@ -147,7 +148,7 @@ class _WeightedLogLikelihood(torch.autograd.Function):
         ctx.save_for_backward(weights, x, *parameters)
         needs = ctx.needs_input_grad[2:]
         value, ctx.gradients = _cpu_launch.gradient(
-            setting, weights[:, :, None], (x, *parameters), needs
+            setting, weights.unsqueeze(2), (x, *parameters), needs
         )
         return value
 

@@ -6,6 +6,7 @@ asked what it chose and why. A backend that is asked for and cannot serve raises
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -44,12 +45,28 @@ class Choice:
     @property
     def module(self) -> Any:
         """The backend itself. Loaded on first use: numba and Triton are slow to import."""
-        return import_module(f"rnade.backends.{self.name}")
+        return _module(self.name)
 
     @property
     def options(self) -> dict[str, Any]:
         """Arguments that only this backend takes."""
         return {"precision": self.precision} if self.name == "gpu" else {}
+
+
+@cache
+def _module(name: str) -> Any:
+    return import_module(f"rnade.backends.{name}")
+
+
+@cache
+def _fused(name: str) -> Choice:
+    return Choice(name, "fused kernels for this device")
+
+
+@cache
+def _asked(backend: str) -> Choice:
+    name, _, precision = backend.partition("-")
+    return Choice(name, "asked for", precision or "exact")
 
 
 def choose(
@@ -71,14 +88,12 @@ def choose(
     if backend not in BACKENDS:
         raise unknown_name(backend, list(BACKENDS), "backend")
     if backend == "vectorised":
-        return Choice("vectorised", "asked for")
+        return _asked(backend)
     if backend == "auto":
-        on_gpu = parameters.W.device.type == "cuda"
-        fused = Choice("gpu" if on_gpu else "cpu", "fused kernels for this device")
+        fused = _fused("gpu" if parameters.W.is_cuda else "cpu")
         why_not = fused.module.supports(parameters, family, activation)
         return fused if why_not is None else Choice("vectorised", f"plain torch, since {why_not}")
-    name, _, precision = backend.partition("-")
-    asked = Choice(name, "asked for", precision or "exact")
+    asked = _asked(backend)
     why_not = asked.module.supports(parameters, family, activation)
     if why_not is not None:
         raise ValueError(f"backend={backend!r} was asked for, but {why_not}.")

@@ -1,0 +1,94 @@
+import ctypes
+
+import llvmlite.binding
+import numba
+import numpy as np
+import pytest
+
+from rnade.backends import _cpu_products, _cpu_threads
+from rnade.backends._cpu_products import multiply
+
+# m, n, k: all ones; a tile and one less or more of each; several tiles, panels and depths; primes.
+SIZES = [
+    (1, 1, 1),
+    (6, 64, 3),
+    (7, 65, 2),
+    (13, 31, 5),
+    (25, 60, 130),
+    (130, 47, 25),
+    (2, 300, 257),
+    (11, 13, 17),
+]
+DTYPES = [np.float32, np.float64]
+BEYOND = 12345.0
+
+wide_vectors = pytest.mark.skipif(
+    not llvmlite.binding.get_host_cpu_features().get("avx512f"),
+    reason="needs vectors of 64 bytes (AVX-512)",
+)
+ways = pytest.mark.parametrize("way", ["blas", pytest.param("narrow", marks=wide_vectors)])
+
+
+@numba.njit
+def run(functions, a, b, c, strides, sizes, keep):
+    at = c.ctypes.data
+    multiply(functions, a.ctypes.data, b.ctypes.data, at, strides, sizes, keep, at)
+
+
+@ways
+@pytest.mark.parametrize("keep", [0, 1])
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_products_follow_numpy(size, dtype, turned, keep, way):
+    m, n, k = size
+    random, kind = np.random.default_rng(0), np.dtype(dtype)
+    # What lies beyond a row must be neither used nor changed.
+    A = np.full((k, m + 2) if turned else (m, k + 2), np.nan, dtype)
+    B = np.full((k, n + 3), np.nan, dtype)
+    C = np.full((m, n + 5), BEYOND, dtype)
+    a = random.normal(size=(m, k)).astype(dtype)
+    if turned:
+        A[:, :m] = a.T
+    else:
+        A[:, :k] = a
+    B[:, :n], C[:, :n] = random.normal(size=(k, n)), random.normal(size=(m, n))
+    expected = a.astype(float) @ B[:, :n].astype(float) + keep * C[:, :n].astype(float)
+    narrow = _cpu_products.narrow_address(kind) if way == "narrow" else 0
+    strides = (1, m + 2, n + 3, n + 5) if turned else (k + 2, 1, n + 3, n + 5)
+    run((_cpu_threads.gemm_address(kind), narrow), A, B, C, strides, size, dtype(keep))
+    scale = np.abs(a).astype(float) @ np.abs(B[:, :n]).astype(float) + 1
+    assert (np.abs(C[:, :n] - expected) <= (k + 1) * np.finfo(dtype).eps * scale).all()
+    assert (C[:, n:] == BEYOND).all()
+
+
+@wide_vectors
+def test_narrow_products_keep_nan_and_infinity():
+    a, b = np.ones((2, 3), np.float32), np.ones((3, 5), np.float32)
+    a[0, 1], b[2, 4] = np.inf, np.nan
+    c = np.zeros((2, 5), np.float32)
+    functions = (0, _cpu_products.narrow_address(c.dtype))
+    run(functions, a, b, c, (3, 1, 5, 5), (2, 5, 3), np.float32(0))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(c, a @ b)
+
+
+def test_short_vectors_leave_the_products_to_blas(monkeypatch):
+    monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", lambda: {"avx512f": False})
+    assert _cpu_products.narrow_address(np.dtype(np.float32)) == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (16, 16), (50, 30), (17, 64), (3, 40), (40, 3)], ids=str
+)
+def test_turning_follows_numpy(shape, dtype):
+    m, n = shape
+    a = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    out = np.full((n + 1, m + 4), BEYOND, dtype)
+    kind = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 3
+    turn = ctypes.CFUNCTYPE(None, *kind)(_cpu_products.turn_address(np.dtype(dtype)))
+    turn(a.ctypes.data, out.ctypes.data, m, n, m + 4)
+    np.testing.assert_array_equal(out[:n, :m], a.T)
+    assert (out[n:] == BEYOND).all()
+    assert (out[:, m:] == BEYOND).all()
