@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rnade.families.base import Array
@@ -37,12 +38,15 @@ def kernel_log_densities(
     pieces = torch.as_tensor(scored, dtype=torch.float64).to(device)
     each = max(1, N_DISTANCES // len(rows))
     return np.concatenate(
-        [_log_densities(centres, x, settings).cpu().numpy() for x in pieces.split(each)]
+        [_log_densities(centres, x, settings).cpu().numpy() for x in torch.split(pieces, each)]
     )
 
 
 def held_out_kernel_log_densities(
-    rows: Array, part_of: Array, settings: list[tuple[str, float]], device: torch.device
+    rows: Array,
+    part_of: NDArray[np.int64],
+    settings: list[tuple[str, float]],
+    device: torch.device,
 ) -> Array:
     """Log density of each row by kernels on the rows of all other parts, (N, n_settings)."""
     found = np.empty((len(rows), len(settings)))

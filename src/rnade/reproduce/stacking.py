@@ -9,7 +9,7 @@ from rnade.families.base import Array
 # row to come may be one that only it gives a usual density.
 PRIOR_ROWS = 1.0
 # EM ends where no other weights could gain as many nats a row.
-TOLERANCE = 1e-4
+TOLERANCE = 1e-3
 
 
 def stacking_weights(log_densities: Array) -> Array:
