@@ -4,14 +4,18 @@ python -m benchmarks.table1_page
 """
 
 import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.pages import put
 from rnade.families.base import Array
 from rnade.reproduce import get_experiment
+from rnade.reproduce.ensembles import CANDIDATES
 from rnade.reproduce.experiment import Choice
 from rnade.reproduce.layout import to_markdown
 from rnade.reproduce.runner import Record, RecordFile
@@ -127,6 +131,60 @@ def _best(scores: Mapping[str, object], names: Sequence[str]) -> str:
     return max((m for m in names if m in scores), key=lambda m: float(np.mean(scores[m])))
 
 
+def weights() -> str:
+    """Mean weight of each setting of the ensemble, and of all kernels where they compete."""
+    lines = ["| weight of | " + " | ".join(SET_LABELS.values()) + " |", "| --- |" + " ---: |" * 5]
+    for c in CANDIDATES:
+        cells = _mean_weights("rnade-ensemble", functools.partial(operator.eq, asdict(c)))
+        lines.append(f"| {c.family.capitalize()}s, decay {c.weight_decay:g} | {cells} |")
+    cells = _mean_weights(*WITH_KERNELS, lambda of: "kernel" in of)
+    lines.append(f"| all kernels, where they compete | {cells} |")
+    return "\n".join(lines)
+
+
+def twins() -> str:
+    """What kernels gain on test rows that are among the training rows, and on the others."""
+    records = list(records_of("table1").values())
+    lines = ["| data set | rows with a twin | kernels gain on them | on the others |"]
+    lines.append("| --- | ---: | ---: | ---: |")
+    for dataset, label in SET_LABELS.items():
+        pairs = zip(
+            *(_of(records, dataset, m) for m in ("rnade-ensemble", *WITH_KERNELS)), strict=True
+        )
+        results = [(plain["result"], kernels["result"]) for plain, kernels in pairs]
+        if not results:
+            continue
+        n, n_twins, gain, gain_of_others = np.sum(
+            [
+                (
+                    a["n_test"],
+                    a["n_twins"],
+                    a["n_test"] * (b["test"] - a["test"]),
+                    (a["n_test"] - a["n_twins"]) * (b["without_twins"] - a["without_twins"]),
+                )
+                for a, b in results
+            ],
+            axis=0,
+        )
+        of_twins = f"{(gain - gain_of_others) / n_twins:.2f}" if n_twins else ""
+        of_others = f"{gain_of_others / (n - n_twins):.2f}"
+        lines.append(f"| {label} | {n_twins / n:.0%} | {of_twins} | {of_others} |")
+    return "\n".join(lines)
+
+
+def _mean_weights(model: str, is_meant: Callable[[dict[str, Any]], bool]) -> str:
+    """Mean over folds of the weight of what is meant, for each data set."""
+    records = list(records_of("table1").values())
+    cells = []
+    for dataset in SET_LABELS:
+        sums = [
+            sum(part["weight"] for part in record["result"]["weights"] if is_meant(part["of"]))
+            for record in _of(records, dataset, model)
+        ]
+        cells.append(f"{np.mean(sums):.2f}" if sums else "")
+    return " | ".join(cells)
+
+
 def variants() -> str:
     """Each variant that has records: by the paper's rule, and against the paper on its folds."""
     records = list(records_of("table1-variants").values())
@@ -229,6 +287,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "table1": lambda: whole_table("table1"),
     "reached": reached,
     "findings": findings,
+    "weights": weights,
+    "twins": twins,
     "dequantised": lambda: whole_table("table1-dequantised"),
     "rules": rules,
     "variants": variants,

@@ -112,9 +112,16 @@ def fold_with_twins(share, n=240):
 
 @pytest.mark.parametrize(("share", "gains"), [(0.5, True), (0.0, False)])
 def test_kernels_gain_where_rows_are_repeated(share, gains):
-    (fitted,) = fit_ensembles([fold_with_twins(share)], CPU, True)
+    fold = fold_with_twins(share)
+    (fitted,) = fit_ensembles([fold], CPU, True)
     with_kernels = fitted.also[WITH_KERNELS]
     gain = with_kernels.scores.mean() - fitted.scores.mean()
+    everything = [tuple(row) for row in fold.all_training]
+    new = np.array([tuple(row) not in everything for row in fold.test])
+    for found in (fitted, with_kernels):
+        assert found.details["n_twins"] == (~new).sum()
+        assert found.details["without_twins"] == pytest.approx(found.scores[new].mean())
+    assert (new.mean() < 0.9) == gains
     assert gain > 0.3 if gains else abs(gain) < 0.3
     # Kernels add candidates: what is left out can only be as likely as before, but for the prior.
     assert with_kernels.details["held_out"] > fitted.details["held_out"] - 0.01

@@ -123,16 +123,27 @@ def fit_ensembles(
             kernels.held_out_kernel_log_densities(part.rows, part.of_row, tried_kernels, device),
             kernels.kernel_log_densities(part.rows, fold.test, tried_kernels, device),
         )
-        with_kernels = _mixed(networks.and_also(kernel_scores))
-        yield Fitted(*_mixed(networks), also={WITH_KERNELS: Fitted(*with_kernels)})
+        is_twin = has_twin(fold.test, part.rows)
+        scores, details = _mixed(networks, is_twin)
+        with_kernels = Fitted(*_mixed(networks.and_also(kernel_scores), is_twin))
+        yield Fitted(scores, details, also={WITH_KERNELS: with_kernels})
 
 
-def _mixed(candidates: Scored) -> tuple[Array, dict[str, Any]]:
+def has_twin(rows: Array, others: Array) -> NDArray[np.bool_]:
+    """Say of each row whether the very same one is among the others."""
+    known = {row.tobytes() for row in others}
+    return np.array([row.tobytes() in known for row in rows])
+
+
+def _mixed(candidates: Scored, is_twin: NDArray[np.bool_]) -> tuple[Array, dict[str, Any]]:
     """Log densities of the test rows by the best weights, and what is worth recording."""
     kept = candidates.usable()
     weights = stacking_weights(kept.held_out)
     order = np.argsort(-weights)
-    return stacked(kept.test, weights), {
+    scores = stacked(kept.test, weights)
+    return scores, {
+        "n_twins": int(is_twin.sum()),
+        "without_twins": float(scores[~is_twin].mean()),
         "held_out": float(stacked(kept.held_out, weights).mean()),
         "weights": [
             {
