@@ -11,6 +11,7 @@ from sklearn.neighbors import KernelDensity
 from rnade.reproduce import get_experiment, kernels
 from rnade.reproduce.ensembles import CANDIDATES, WITH_KERNELS, Scored, fit_ensembles
 from rnade.reproduce.experiment import Choice
+from rnade.reproduce.repeats import has_common_value
 from rnade.reproduce.runner import RecordFile, pending, run_plan
 from rnade.reproduce.stacking import PRIOR_ROWS, TOLERANCE, stacked, stacking_weights
 from rnade.reproduce.uci_folds import Fitted, FoldRows
@@ -101,6 +102,13 @@ def test_held_out_kernels_have_not_seen_the_part():
         )
 
 
+def test_values_that_many_rows_have():
+    others = np.column_stack([np.arange(100.0), np.arange(100) // 5, np.zeros(100)])
+    others[0, 2] = 1.0  # one in a hundred
+    rows = np.array([[3.0, 3.0, 0.0], [4.0, 0.5, 1.0]])
+    assert has_common_value(rows, others).tolist() == [[False, True, True], [False, False, False]]
+
+
 def fold_with_twins(share, n=240):
     """Rows in four dimensions; a share of the test and training rows occur twice."""
     rng = np.random.default_rng(0)
@@ -138,6 +146,11 @@ def test_an_ensemble_says_what_it_is_made_of():
     )
     # The log of a weighted mean is at least the weighted mean of logs.
     assert fitted.scores.mean() >= sum(p["weight"] * p["test"] for p in made_of) - 1e-3
+    # Likewise the mean density of a setting's models; without common values all is of others.
+    for of_values in fitted.details["common_values"]:
+        (part,) = [part for part in made_of if part["of"] == of_values["of"]]
+        assert of_values["common"] == 0
+        assert part["test"] - 0.5 < of_values["others"] <= part["test"]
 
 
 def test_a_candidate_that_diverged_is_left_out():

@@ -20,7 +20,8 @@ from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.preprocessing import Resolution
 from rnade.reproduce import kernels
-from rnade.reproduce.paper_protocol import scores_of, train
+from rnade.reproduce.paper_protocol import scores_of, terms_of, train
+from rnade.reproduce.repeats import has_common_value, has_twin
 from rnade.reproduce.stacking import PRIOR_ROWS, stacked, stacking_weights
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import MODERN, Member, RowSet, Trained
@@ -117,7 +118,9 @@ def fit_ensembles(
     trained = train(members)
     each = len(tried) * N_PARTS
     for k, (fold, part) in enumerate(zip(folds, parts, strict=True)):
-        networks = _score_networks(part, fold.test, trained[k * each : (k + 1) * each], tried)
+        mine = trained[k * each : (k + 1) * each]
+        by_setting = [mine[i : i + N_PARTS] for i in range(0, each, N_PARTS)]
+        networks = _score_networks(part, fold.test, by_setting, tried)
         kernel_scores = Scored(
             [{"kernel": kernel, "bandwidth": h} for kernel, h in tried_kernels],
             kernels.held_out_kernel_log_densities(part.rows, part.of_row, tried_kernels, device),
@@ -126,13 +129,8 @@ def fit_ensembles(
         is_twin = has_twin(fold.test, part.rows)
         scores, details = _mixed(networks, is_twin)
         with_kernels = Fitted(*_mixed(networks.and_also(kernel_scores), is_twin))
+        details["common_values"] = _of_common_values(part, fold.test, by_setting, tried)
         yield Fitted(scores, details, also={WITH_KERNELS: with_kernels})
-
-
-def has_twin(rows: Array, others: Array) -> NDArray[np.bool_]:
-    """Say of each row whether the very same one is among the others."""
-    known = {row.tobytes() for row in others}
-    return np.array([row.tobytes() in known for row in rows])
 
 
 def _mixed(candidates: Scored, is_twin: NDArray[np.bool_]) -> tuple[Array, dict[str, Any]]:
@@ -209,14 +207,38 @@ def _members(
 
 
 def _score_networks(
-    parts: _Parts, test: Array, trained: Sequence[Trained], candidates: Sequence[Candidate]
+    parts: _Parts,
+    test: Array,
+    by_setting: Sequence[Sequence[Trained]],
+    candidates: Sequence[Candidate],
 ) -> Scored:
     held_out = np.empty((len(parts.rows), len(candidates)))
     by_test = np.empty((len(test), len(candidates)))
-    for c in range(len(candidates)):
-        models = trained[c * N_PARTS : (c + 1) * N_PARTS]
+    for c, models in enumerate(by_setting):
         for part, model in enumerate(models):
             mine = parts.of_row == part
             held_out[mine, c] = scores_of(model, parts.rows[mine])
         by_test[:, c] = logsumexp([scores_of(model, test) for model in models], axis=0)
     return Scored([asdict(c) for c in candidates], held_out, by_test - np.log(N_PARTS))
+
+
+def _of_common_values(
+    parts: _Parts,
+    test: Array,
+    by_setting: Sequence[Sequence[Trained]],
+    candidates: Sequence[Candidate],
+) -> list[dict[str, Any]]:
+    """Split each setting's test score, of a single model, by what values it comes from.
+
+    Nats a row from the conditionals of values that many training rows have, and from the others.
+    """
+    is_common = has_common_value(test, parts.rows)
+    found = []
+    for candidate, models in zip(candidates, by_setting, strict=True):
+        terms = np.mean([terms_of(model, test) for model in models], axis=0)
+        common = np.where(is_common, terms, 0.0).sum(1).mean()
+        others = np.where(is_common, 0.0, terms).sum(1).mean()
+        if np.isfinite(common + others):
+            own = {"common": round(float(common), 4), "others": round(float(others), 4)}
+            found.append({"of": asdict(candidate), **own})
+    return found
