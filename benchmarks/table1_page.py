@@ -136,7 +136,7 @@ def weights() -> str:
     lines = ["| weight of | " + " | ".join(SET_LABELS.values()) + " |", "| --- |" + " ---: |" * 5]
     for c in CANDIDATES:
         cells = _mean_weights("rnade-ensemble", functools.partial(operator.eq, asdict(c)))
-        lines.append(f"| {c.family.capitalize()}s, decay {c.weight_decay:g} | {cells} |")
+        lines.append(f"| {c.label} | {cells} |")
     cells = _mean_weights(*WITH_KERNELS, lambda of: "kernel" in of)
     lines.append(f"| all kernels, where they compete | {cells} |")
     return "\n".join(lines)
@@ -169,6 +169,21 @@ def twins() -> str:
         of_twins = f"{(gain - gain_of_others) / n_twins:.2f}" if n_twins else ""
         of_others = f"{gain_of_others / (n - n_twins):.2f}"
         lines.append(f"| {label} | {n_twins / n:.0%} | {of_twins} | {of_others} |")
+    return "\n".join(lines)
+
+
+def common_values(dataset: str) -> str:
+    """Say how much of a single model's test score comes of values that many rows have."""
+    records = _of(list(records_of("table1").values()), dataset, "rnade-ensemble")
+    splits = [record["result"].get("common_values", []) for record in records]
+    lines = ["| one model of | common values | all others |", "| --- | ---: | ---: |"]
+    for c in CANDIDATES:
+        mine = [split for fold in splits for split in fold if split["of"] == asdict(c)]
+        if mine:
+            cells = " | ".join(
+                f"{np.mean([m[k] for m in mine]):.2f}" for k in ("common", "others")
+            )
+            lines.append(f"| {c.label} | {cells} |")
     return "\n".join(lines)
 
 
@@ -289,6 +304,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "findings": findings,
     "weights": weights,
     "twins": twins,
+    "common": lambda: common_values("ionosphere"),
     "dequantised": lambda: whole_table("table1-dequantised"),
     "rules": rules,
     "variants": variants,

@@ -41,6 +41,11 @@ class Candidate:
     family: str
     weight_decay: float
 
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.family.capitalize()}s, decay {self.weight_decay:g}"
+
 
 # By held-out rows, small tables want much decay (Ionosphere most of all), large ones little.
 CANDIDATES = [
