@@ -146,11 +146,6 @@ def test_an_ensemble_says_what_it_is_made_of():
     )
     # The log of a weighted mean is at least the weighted mean of logs.
     assert fitted.scores.mean() >= sum(p["weight"] * p["test"] for p in made_of) - 1e-3
-    # Likewise the mean density of a setting's models; without common values all is of others.
-    for of_values in fitted.details["common_values"]:
-        (part,) = [part for part in made_of if part["of"] == of_values["of"]]
-        assert of_values["common"] == 0
-        assert part["test"] - 0.5 < of_values["others"] <= part["test"]
 
 
 def test_a_candidate_that_diverged_is_left_out():

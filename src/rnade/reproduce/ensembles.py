@@ -20,8 +20,8 @@ from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.preprocessing import Resolution
 from rnade.reproduce import kernels
-from rnade.reproduce.paper_protocol import scores_of, terms_of, train
-from rnade.reproduce.repeats import has_common_value, has_twin
+from rnade.reproduce.paper_protocol import scores_of, train
+from rnade.reproduce.repeats import has_twin
 from rnade.reproduce.stacking import PRIOR_ROWS, stacked, stacking_weights
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import MODERN, Member, RowSet, Trained
@@ -114,11 +114,11 @@ def fit_ensembles(
     """
     tried = CANDIDATES[::2] if quick else CANDIDATES
     tried_kernels = kernels.SETTINGS[::7] if quick else kernels.SETTINGS
-    parts = [_Parts.of(fold) for fold in folds]
+    parts = [Parts.of(fold) for fold in folds]
     members = [
         member
         for part in parts
-        for member in _members(part, tried, device, epochs=3 if quick else None)
+        for member in members_of(part, tried, device, epochs=3 if quick else None)
     ]
     trained = train(members)
     each = len(tried) * N_PARTS
@@ -134,7 +134,6 @@ def fit_ensembles(
         is_twin = has_twin(fold.test, part.rows)
         scores, details = _mixed(networks, is_twin)
         with_kernels = Fitted(*_mixed(networks.and_also(kernel_scores), is_twin))
-        details["common_values"] = _of_common_values(part, fold.test, by_setting, tried)
         yield Fitted(scores, details, also={WITH_KERNELS: with_kernels})
 
 
@@ -162,7 +161,7 @@ def _mixed(candidates: Scored, is_twin: NDArray[np.bool_]) -> tuple[Array, dict[
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class Parts:
     """A fold's training rows, shuffled, and the part of each.
 
     Attributes
@@ -179,13 +178,14 @@ class _Parts:
     of_row: NDArray[np.int64]
 
     @staticmethod
-    def of(fold: FoldRows) -> "_Parts":
+    def of(fold: FoldRows) -> "Parts":
+        """Shuffle a fold's training rows and cut them."""
         rows = np.random.default_rng(fold.number).permutation(fold.all_training)
-        return _Parts(fold.number, rows, np.arange(len(rows)) * N_PARTS // len(rows))
+        return Parts(fold.number, rows, np.arange(len(rows)) * N_PARTS // len(rows))
 
 
-def _members(
-    parts: _Parts, candidates: Sequence[Candidate], device: torch.device, epochs: int | None
+def members_of(
+    parts: Parts, candidates: Sequence[Candidate], device: torch.device, epochs: int | None
 ) -> list[Member]:
     """Give a fold's models, setting by setting, and within a setting part by part."""
     x = torch.as_tensor(parts.rows, dtype=torch.float32).to(device)
@@ -212,7 +212,7 @@ def _members(
 
 
 def _score_networks(
-    parts: _Parts,
+    parts: Parts,
     test: Array,
     by_setting: Sequence[Sequence[Trained]],
     candidates: Sequence[Candidate],
@@ -225,25 +225,3 @@ def _score_networks(
             held_out[mine, c] = scores_of(model, parts.rows[mine])
         by_test[:, c] = logsumexp([scores_of(model, test) for model in models], axis=0)
     return Scored([asdict(c) for c in candidates], held_out, by_test - np.log(N_PARTS))
-
-
-def _of_common_values(
-    parts: _Parts,
-    test: Array,
-    by_setting: Sequence[Sequence[Trained]],
-    candidates: Sequence[Candidate],
-) -> list[dict[str, Any]]:
-    """Split each setting's test score, of a single model, by what values it comes from.
-
-    Nats a row from the conditionals of values that many training rows have, and from the others.
-    """
-    is_common = has_common_value(test, parts.rows)
-    found = []
-    for candidate, models in zip(candidates, by_setting, strict=True):
-        terms = np.mean([terms_of(model, test) for model in models], axis=0)
-        common = np.where(is_common, terms, 0.0).sum(1).mean()
-        others = np.where(is_common, 0.0, terms).sum(1).mean()
-        if np.isfinite(common + others):
-            own = {"common": round(float(common), 4), "others": round(float(others), 4)}
-            found.append({"of": asdict(candidate), **own})
-    return found
