@@ -24,10 +24,10 @@ from rnade.reproduce.uci_folds import FoldRows
 from rnade.reproduce.uci_table import FOLD_SEED
 
 
-def split_scores(fold: FoldRows) -> list[dict[str, Any]]:
+def split_scores(fold: FoldRows, epochs: int | None = None) -> list[dict[str, Any]]:
     """Nats a test row from common values and from others, of one model of each setting."""
     parts = Parts.of(fold)
-    first_of_each = members_of(parts, CANDIDATES, torch.device("cpu"), None)[::N_PARTS]
+    first_of_each = members_of(parts, CANDIDATES, torch.device("cpu"), epochs)[::N_PARTS]
     is_common = has_common_value(fold.test, parts.rows)
     splits = []
     for candidate, model in zip(CANDIDATES, train(first_of_each), strict=True):
