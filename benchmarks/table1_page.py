@@ -4,14 +4,19 @@ python -m benchmarks.table1_page
 """
 
 import functools
+import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.pages import put
 from rnade.families.base import Array
 from rnade.reproduce import get_experiment
+from rnade.reproduce.ensembles import CANDIDATES
 from rnade.reproduce.experiment import Choice
 from rnade.reproduce.layout import to_markdown
 from rnade.reproduce.runner import Record, RecordFile
@@ -23,10 +28,13 @@ from rnade.reproduce.uci_table import SET_LABELS, scores_by_model
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "table1.md"
+# Written by python -m benchmarks.common_values.
+COMMON_VALUES = ROOT / "results" / "table1" / "common_values.json"
 PAPERS_OWN = ("gaussian", "mfa", "fvbn", "rnade-mog", "rnade-mol")
 MIXTURES = ("gaussian", "mfa")
 AUTOREGRESSIVE = ("fvbn", "rnade-mog", "rnade-mol")
 OURS = (*PAPERS_OWN, "rnade-default", "rnade-ensemble")
+WITH_KERNELS = ("rnade-ensemble-kernels",)
 PEERS = ("gaussian-mixture", "kernel-density", "zuko-nsf", "zuko-maf")
 LABELS = {name: column.label for name, column in COLUMNS.items()}
 
@@ -86,7 +94,10 @@ def findings() -> str:
         if missing:
             lines.append(f"  Not run yet: {', '.join(missing)}.")
         lines += _autoregressive_against_mixtures(own)
-        lines.append("  " + _against_all(dataset, {m: float(s.mean()) for m, s in scores.items()}))
+        found = {m: float(s.mean()) for m, s in scores.items()}
+        lines.append("  " + _against_all(dataset, found, "Our best row of networks", OURS))
+        if set(WITH_KERNELS) & set(found):
+            lines.append("  " + _against_all(dataset, found, "Our row", WITH_KERNELS))
     return "\n".join(lines)
 
 
@@ -104,15 +115,15 @@ def _autoregressive_against_mixtures(own: Mapping[str, Array]) -> list[str]:
     ]
 
 
-def _against_all(dataset: str, ours: Mapping[str, float]) -> str:
-    """Compare our best row with every row of the paper, every peer, and later ensembles."""
-    best = _best(ours, OURS)
+def _against_all(dataset: str, ours: Mapping[str, float], what: str, rows: Sequence[str]) -> str:
+    """Compare the best of our rows with the paper's, with every peer, and later ensembles."""
+    best = _best(ours, rows)
     rivals = {f"the paper's {m}": v for m, v in targets("table1")["figures"][dataset].items()}
     rivals |= {LABELS[m]: ours[m] for m in PEERS if m in ours}
     later = targets("table1-later")["figures"].get(dataset, {})
     rivals |= {f"{m} (2014)": v for m, v in later.items()}
     above = {name: v for name, v in rivals.items() if v >= ours[best]}
-    start = f"Our best row, {LABELS[best]} ({ours[best]:.2f}), "
+    start = f"{what}, {LABELS[best]} ({ours[best]:.2f}), "
     if not above:
         second = max(rivals, key=lambda name: rivals[name])
         return f"{start}is above all others, of which the best is {second} ({rivals[second]:.2f})."
@@ -121,6 +132,74 @@ def _against_all(dataset: str, ours: Mapping[str, float]) -> str:
 
 def _best(scores: Mapping[str, object], names: Sequence[str]) -> str:
     return max((m for m in names if m in scores), key=lambda m: float(np.mean(scores[m])))
+
+
+def weights() -> str:
+    """Mean weight of each setting of the ensemble, and of all kernels where they compete."""
+    lines = ["| weight of | " + " | ".join(SET_LABELS.values()) + " |", "| --- |" + " ---: |" * 5]
+    for c in CANDIDATES:
+        cells = _mean_weights("rnade-ensemble", functools.partial(operator.eq, asdict(c)))
+        lines.append(f"| {c.label} | {cells} |")
+    cells = _mean_weights(*WITH_KERNELS, lambda of: "kernel" in of)
+    lines.append(f"| all kernels, where they compete | {cells} |")
+    return "\n".join(lines)
+
+
+def twins() -> str:
+    """What kernels gain on test rows that are among the training rows, and on the others."""
+    records = list(records_of("table1").values())
+    lines = ["| data set | rows with a twin | kernels gain on them | on the others |"]
+    lines.append("| --- | ---: | ---: | ---: |")
+    for dataset, label in SET_LABELS.items():
+        pairs = zip(
+            *(_of(records, dataset, m) for m in ("rnade-ensemble", *WITH_KERNELS)), strict=True
+        )
+        results = [(plain["result"], kernels["result"]) for plain, kernels in pairs]
+        if not results:
+            continue
+        n, n_twins, gain, gain_of_others = np.sum(
+            [
+                (
+                    a["n_test"],
+                    a["n_twins"],
+                    a["n_test"] * (b["test"] - a["test"]),
+                    (a["n_test"] - a["n_twins"]) * (b["without_twins"] - a["without_twins"]),
+                )
+                for a, b in results
+            ],
+            axis=0,
+        )
+        of_twins = f"{(gain - gain_of_others) / n_twins:.2f}" if n_twins else ""
+        of_others = f"{gain_of_others / (n - n_twins):.2f}"
+        lines.append(f"| {label} | {n_twins / n:.0%} | {of_twins} | {of_others} |")
+    return "\n".join(lines)
+
+
+def common_values() -> str:
+    """Say how much of single models' test scores on Ionosphere comes of common values."""
+    folds = json.loads(COMMON_VALUES.read_text())["folds"]
+    lines = ["| one model of | epochs | common values | all others |", "| --- |" + " ---: |" * 3]
+    for c in CANDIDATES:
+        mine = [split for fold in folds for split in fold if split["of"] == asdict(c)]
+        epochs, common, others = (
+            float(np.mean([split[name] for split in mine]))
+            for name in ("epochs", "common", "others")
+        )
+        lines.append(f"| {c.label} | {epochs:.0f} | {common:.2f} | {others:.2f} |")
+    return "\n".join(lines)
+
+
+def _mean_weights(model: str, is_meant: Callable[[dict[str, Any]], bool]) -> str:
+    """Mean over folds of the weight of what is meant, for each data set."""
+    records = list(records_of("table1").values())
+    cells = []
+    for dataset in SET_LABELS:
+        sums = [
+            sum(part["weight"] for part in record["result"]["weights"] if is_meant(part["of"]))
+            for record in _of(records, dataset, model)
+        ]
+        cells.append(f"{np.mean(sums):.2f}" if sums else "")
+    return " | ".join(cells)
 
 
 def variants() -> str:
@@ -225,6 +304,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "table1": lambda: whole_table("table1"),
     "reached": reached,
     "findings": findings,
+    "weights": weights,
+    "twins": twins,
+    "common": common_values,
     "dequantised": lambda: whole_table("table1-dequantised"),
     "rules": rules,
     "variants": variants,

@@ -5,19 +5,24 @@ import importlib.util
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import measure, products, record, table1_page, tables  # noqa: E402
+from benchmarks import common_values, measure, products, record, table1_page, tables  # noqa: E402
 from benchmarks.measure import Timing  # noqa: E402
 from benchmarks.providers import Shape  # noqa: E402
 
 from rnade.backends import _cpu_products, _cpu_threads  # noqa: E402
+from rnade.reproduce.ensembles import CANDIDATES  # noqa: E402
+from rnade.reproduce.uci_folds import FoldRows  # noqa: E402
 
 
 def test_timing_summarises_repeated_runs():
@@ -141,6 +146,20 @@ def test_the_gpu_benchmark_can_be_imported_without_a_gpu():
         pytest.skip("needs Triton")
     program = "import benchmarks.bench_gpu_kernels"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_scores_are_split_by_common_values():
+    """Of two columns one has common values only and the other none: each has its own terms."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(0, 3, 200), rng.normal(size=200)]).astype(float)
+    fold = FoldRows(0, rows[:120], rows[120:160], rows[160:])
+    splits = common_values.split_scores(fold, epochs=3)
+    assert [split["of"] for split in splits] == [asdict(c) for c in CANDIDATES]
+    for split in splits:
+        assert 1 <= split["epochs"] <= 3
+        # The second column is Gaussian noise: its terms come near its negative entropy, no more.
+        entropy = stats.norm.entropy()
+        assert -entropy - 0.5 < split["others"] < -entropy + 0.4
 
 
 def test_the_page_of_table1_is_that_of_its_records():

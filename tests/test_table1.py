@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from scipy.special import logsumexp
 from sklearn.neighbors import KernelDensity
 
 from rnade.data import UciSet
@@ -42,17 +41,6 @@ def test_models_learn_a_known_density(fit):
         apart = stats.norm.logpdf(fold.test).sum(1)
         assert fitted.scores.shape == truth.shape
         assert apart.mean() - 0.1 < fitted.scores.mean() < truth.mean() + 0.05
-
-
-def test_an_ensemble_is_the_average_density_of_the_best_settings():
-    (fitted,) = fit_ensembles(FOLDS[:1], CPU, True)
-    details = fitted.details
-    ranked = np.argsort(details["validation_by_setting"])[::-1]
-    assert details["validation"] == pytest.approx(max(details["validation_by_setting"]), abs=1e-4)
-    assert len(details["chosen"]) == 3
-    # The log of a mean is at least the mean of logs, and at most the largest of them.
-    best = [details["test_by_setting"][i] for i in ranked[:3]]
-    assert np.mean(best) - 1e-3 <= fitted.scores.mean()
 
 
 def test_the_grid_is_searched_in_every_fold():
@@ -166,10 +154,3 @@ def test_every_column_says_what_it_depends_on():
         assert column.label
         jobs = get_experiment("table1").plan(Choice(False, ("boston",), (name,)))[0]
         assert jobs[0].settings.items() >= column.settings.items()
-
-
-def test_the_mean_density_of_models():
-    from rnade.reproduce.ensembles import _average
-
-    scores = np.random.default_rng(0).normal(size=(4, 7)) * 50
-    np.testing.assert_allclose(_average(scores), logsumexp(scores, axis=0, b=1 / 4))

@@ -1,4 +1,8 @@
-"""Averages of RNADE over orders of the columns, with settings chosen by cross-validation."""
+"""RNADEs of several settings and orders of the columns, weighted by rows they have not seen.
+
+Two rows of Table 1 come of one fit: the networks alone, and with kernel densities of the training
+rows among them.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -7,115 +11,199 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.special import logsumexp
 from torch import Generator
 
 from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.preprocessing import Resolution
+from rnade.reproduce import kernels
 from rnade.reproduce.paper_protocol import scores_of, train
+from rnade.reproduce.repeats import has_twin
+from rnade.reproduce.stacking import PRIOR_ROWS, stacked, stacking_weights
 from rnade.reproduce.uci_folds import Fitted, FoldRows
-from rnade.training import Member, Recipe, RowSet, Trained, make_recipe
+from rnade.training import MODERN, Member, RowSet, Trained
 
 # Parts of the training rows: of each setting, a model for each part is stopped early by it.
 N_PARTS = 8
-# Settings that are averaged: those with the best scores.
-N_BEST = 3
 N_HIDDEN = 50
+N_COMPONENTS = 20
+# The row that has kernels, as the table's columns call it.
+WITH_KERNELS = "rnade-ensemble-kernels"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A setting that may be averaged."""
+    """A setting that may get weight."""
 
     family: str
-    n_components: int
-    recipe: str
-    learning_rate: float
     weight_decay: float
 
-    def make_recipe(self) -> Recipe:
-        """How its models are trained."""
-        own = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
-        recipe = make_recipe(self.recipe, **own)
-        heuristic = recipe.scale_mean_gradient and self.family == "gaussian"
-        return recipe.with_changes(scale_mean_gradient=heuristic)
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.family.capitalize()}s, decay {self.weight_decay:g}"
 
 
+# By held-out rows, small tables want much decay (Ionosphere most of all), large ones little.
 CANDIDATES = [
-    Candidate(family, *how)
-    for family, how in itertools.product(
-        ("gaussian", "laplace"),
-        ((10, "modern", 0.03, 0.0), (10, "modern", 0.03, 1.0), (20, "paper", 0.1, 2.0)),
-    )
+    Candidate("gaussian", 0.3),
+    Candidate("gaussian", 1.0),
+    Candidate("laplace", 0.3),
+    Candidate("laplace", 1.0),
+    Candidate("laplace", 10.0),
+    Candidate("laplace", 30.0),
 ]
 SETTINGS = {
     "candidates": [asdict(candidate) for candidate in CANDIDATES],
+    "recipe": asdict(MODERN),
     "n_parts": N_PARTS,
-    "n_best": N_BEST,
     "n_hidden": N_HIDDEN,
+    "n_components": N_COMPONENTS,
+    "prior_rows": PRIOR_ROWS,
 }
+KERNEL_SETTINGS = {**SETTINGS, "kernels": [list(setting) for setting in kernels.SETTINGS]}
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Log densities of several candidates.
+
+    Attributes
+    ----------
+    names : list
+        What each candidate is, for the record.
+    held_out : array of shape (N, C)
+        Of the training rows, each by models that were not fitted to it.
+    test : array of shape (B, C)
+        Of the test rows, by all models of a candidate.
+    """
+
+    names: list[Any]
+    held_out: Array
+    test: Array
+
+    def and_also(self, other: "Scored") -> "Scored":
+        """The candidates of both."""
+        return Scored(
+            [*self.names, *other.names],
+            np.concatenate([self.held_out, other.held_out], axis=1),
+            np.concatenate([self.test, other.test], axis=1),
+        )
+
+    def usable(self) -> "Scored":
+        """Those candidates that gave every row a number: one that diverged gets no weight."""
+        everything = np.concatenate([self.held_out, self.test])
+        good = np.flatnonzero(np.isfinite(everything).all(0))
+        return Scored([self.names[c] for c in good], self.held_out[:, good], self.test[:, good])
 
 
 def fit_ensembles(
     folds: Sequence[FoldRows], device: torch.device, quick: bool
 ) -> Iterator[Fitted]:
-    """Average RNADEs of several orders and of the settings that validate best.
+    """Mix RNADEs of several settings and orders, without kernel densities and with them.
 
     Of each setting eight models are trained, the first in the columns' own order and the others
-    in random ones. Each leaves out an eighth of the training rows, which stops it early: the mean
-    of the eight scores is the setting's score by cross-validation. The density is the average of
-    all models of the best settings. All settings, orders and folds train as one bank.
+    in random ones. Each leaves out an eighth of the training rows, which stops it early; a
+    setting's density is the mean of its eight. All settings, orders and folds train as one bank.
+    A setting's weight is the one that makes the left-out rows most likely, each scored by the
+    model that left it out. Kernel densities on the training rows compete for weight likewise:
+    each row is scored by kernels on the other seven parts.
     """
-    tried = CANDIDATES[:3] if quick else CANDIDATES
+    tried = CANDIDATES[::2] if quick else CANDIDATES
+    tried_kernels = kernels.SETTINGS[::7] if quick else kernels.SETTINGS
+    parts = [Parts.of(fold) for fold in folds]
     members = [
         member
-        for fold in folds
-        for member in _members(fold, tried, device, epochs=3 if quick else None)
+        for part in parts
+        for member in members_of(part, tried, device, epochs=3 if quick else None)
     ]
     trained = train(members)
     each = len(tried) * N_PARTS
-    for k, fold in enumerate(folds):
+    for k, (fold, part) in enumerate(zip(folds, parts, strict=True)):
         mine = trained[k * each : (k + 1) * each]
-        of_setting = [mine[i : i + N_PARTS] for i in range(0, each, N_PARTS)]
-        validation = np.array([_validation(models) for models in of_setting])
-        scores = np.stack(
-            [_average([scores_of(model, fold.test) for model in models]) for models in of_setting]
+        by_setting = [mine[i : i + N_PARTS] for i in range(0, each, N_PARTS)]
+        networks = _score_networks(part, fold.test, by_setting, tried)
+        kernel_scores = Scored(
+            [{"kernel": kernel, "bandwidth": h} for kernel, h in tried_kernels],
+            kernels.held_out_kernel_log_densities(part.rows, part.of_row, tried_kernels, device),
+            kernels.kernel_log_densities(part.rows, fold.test, tried_kernels, device),
         )
-        best = np.argsort(-validation)[:N_BEST]
-        yield Fitted(
-            _average(scores[best]),
+        is_twin = has_twin(fold.test, part.rows)
+        scores, details = _mixed(networks, is_twin)
+        with_kernels = Fitted(*_mixed(networks.and_also(kernel_scores), is_twin))
+        yield Fitted(scores, details, also={WITH_KERNELS: with_kernels})
+
+
+def _mixed(candidates: Scored, is_twin: NDArray[np.bool_]) -> tuple[Array, dict[str, Any]]:
+    """Log densities of the test rows by the best weights, and what is worth recording."""
+    kept = candidates.usable()
+    weights = stacking_weights(kept.held_out)
+    order = np.argsort(-weights)
+    scores = stacked(kept.test, weights)
+    return scores, {
+        "n_twins": int(is_twin.sum()),
+        "without_twins": float(scores[~is_twin].mean()),
+        "held_out": float(stacked(kept.held_out, weights).mean()),
+        "weights": [
             {
-                "chosen": [asdict(tried[i]) for i in best],
-                "validation": float(validation[best[0]]),
-                "validation_by_setting": [round(float(v), 4) for v in validation],
-                "test_by_setting": [round(float(v), 4) for v in scores.mean(1)],
-            },
-        )
+                "of": kept.names[c],
+                "weight": round(float(weights[c]), 4),
+                "held_out": round(float(kept.held_out[:, c].mean()), 4),
+                "test": round(float(kept.test[:, c].mean()), 4),
+            }
+            for c in order
+        ],
+        "n_left_out": len(candidates.names) - len(kept.names),
+    }
 
 
-def _members(
-    fold: FoldRows, candidates: Sequence[Candidate], device: torch.device, epochs: int | None
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """A fold's training rows, shuffled, and the part of each.
+
+    Attributes
+    ----------
+    number : int
+        Of the fold.
+    rows : array of shape (N, D)
+    of_row : array of shape (N,)
+        From 0 to N_PARTS - 1.
+    """
+
+    number: int
+    rows: Array
+    of_row: NDArray[np.int64]
+
+    @staticmethod
+    def of(fold: FoldRows) -> "Parts":
+        """Shuffle a fold's training rows and cut them."""
+        rows = np.random.default_rng(fold.number).permutation(fold.all_training)
+        return Parts(fold.number, rows, np.arange(len(rows)) * N_PARTS // len(rows))
+
+
+def members_of(
+    parts: Parts, candidates: Sequence[Candidate], device: torch.device, epochs: int | None
 ) -> list[Member]:
     """Give a fold's models, setting by setting, and within a setting part by part."""
-    shuffled = np.random.default_rng(fold.number).permutation(fold.all_training)
-    x = torch.as_tensor(shuffled, dtype=torch.float32).to(device)
-    floor = torch.as_tensor(Resolution.measure(shuffled).floors(np.ones(x.shape[1])))
-    part_of = torch.arange(len(x), device=device) * N_PARTS // len(x)
+    x = torch.as_tensor(parts.rows, dtype=torch.float32).to(device)
+    floor = torch.as_tensor(Resolution.measure(parts.rows).floors(np.ones(x.shape[1])))
+    part_of = torch.as_tensor(parts.of_row).to(device)
     sets = [
-        RowSet(x[part_of != part], 100 * fold.number + part, validation=x[part_of == part])
+        RowSet(x[part_of != part], 100 * parts.number + part, validation=x[part_of == part])
         for part in range(N_PARTS)
     ]
     made = []
     for candidate, part in itertools.product(candidates, range(N_PARTS)):
-        recipe = candidate.make_recipe().with_changes(epochs=epochs)
+        recipe = MODERN.with_changes(weight_decay=candidate.weight_decay, epochs=epochs)
         module = RNADEModule(
             x.shape[1],
             N_HIDDEN,
-            make_family(candidate.family, candidate.n_components),
+            make_family(candidate.family, N_COMPONENTS),
             order="random" if part else "raster",
-            weight_scale=recipe.weight_scale,
-            generator=Generator().manual_seed(100 * fold.number + part),
+            generator=Generator().manual_seed(100 * parts.number + part),
         ).to(device)
         module.start_from(x, spread=recipe.spread)
         module.set_floor(floor)
@@ -123,12 +211,17 @@ def _members(
     return made
 
 
-def _validation(models: Sequence[Trained]) -> float:
-    scores = [model.best_score for model in models]
-    return float(np.mean(scores)) if np.isfinite(scores).all() else -np.inf
-
-
-def _average(scores: Sequence[Array] | Array) -> Array:
-    """Log of the mean density, row by row."""
-    average: Any = np.logaddexp.reduce(np.stack(list(scores)), axis=0) - np.log(len(scores))
-    return np.asarray(average)
+def _score_networks(
+    parts: Parts,
+    test: Array,
+    by_setting: Sequence[Sequence[Trained]],
+    candidates: Sequence[Candidate],
+) -> Scored:
+    held_out = np.empty((len(parts.rows), len(candidates)))
+    by_test = np.empty((len(test), len(candidates)))
+    for c, models in enumerate(by_setting):
+        for part, model in enumerate(models):
+            mine = parts.of_row == part
+            held_out[mine, c] = scores_of(model, parts.rows[mine])
+        by_test[:, c] = logsumexp([scores_of(model, test) for model in models], axis=0)
+    return Scored([asdict(c) for c in candidates], held_out, by_test - np.log(N_PARTS))

@@ -205,10 +205,15 @@ def train(members: Sequence[Member]) -> list[Trained]:
 
 def scores_of(trained: Trained, rows: Array) -> Array:
     """Log density of each row, in float64."""
+    return np.asarray(terms_of(trained, rows).sum(1))
+
+
+def terms_of(trained: Trained, rows: Array) -> Array:
+    """Log p(x_d | x_<d) of each row and column, in float64."""
     module: Any = trained.module.double()
     with torch.no_grad():
         x = torch.as_tensor(rows, dtype=torch.float64).to(module.device)
-        return np.asarray(module.log_prob(x).cpu().numpy())
+        return np.asarray(module.log_conditionals(x).cpu().numpy())
 
 
 def _member(

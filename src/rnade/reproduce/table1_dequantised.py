@@ -35,6 +35,8 @@ class Table1Dequantised(AbstractUciTable):
         "gaussian",
         "rnade-mog",
         "rnade-default",
+        "rnade-ensemble",
+        "rnade-ensemble-kernels",
         "gaussian-mixture",
         "kernel-density",
         "zuko-nsf",

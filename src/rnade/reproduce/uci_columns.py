@@ -4,8 +4,8 @@ import dataclasses
 from functools import partial
 
 from rnade.reproduce import peers, uci_fvbn, uci_mfa
+from rnade.reproduce.ensembles import KERNEL_SETTINGS, WITH_KERNELS, fit_ensembles
 from rnade.reproduce.ensembles import SETTINGS as ENSEMBLE_SETTINGS
-from rnade.reproduce.ensembles import fit_ensembles
 from rnade.reproduce.paper_protocol import COMPONENTS, DECAYS, N_HIDDEN, RATES, fit_paper
 from rnade.reproduce.uci_folds import Column
 from rnade.reproduce.uci_models import fit_default, fit_gaussian
@@ -43,6 +43,7 @@ COLUMNS = {
     "rnade-mol": Column("RNADE-MoL", partial(fit_paper, "laplace"), _PAPER_SETTINGS),
     "rnade-default": Column("RNADE(), our default", fit_default, {}),
     "rnade-ensemble": Column("RNADE, ensemble", fit_ensembles, ENSEMBLE_SETTINGS),
+    WITH_KERNELS: Column("RNADE, ensemble with kernels", fit_ensembles, KERNEL_SETTINGS),
     "gaussian-mixture": Column(
         "scikit-learn GaussianMixture",
         partial(peers.fit_peer, peers.fit_mixture, peers.MIXTURES, peers.MIXTURES[:2]),

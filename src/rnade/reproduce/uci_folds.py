@@ -1,6 +1,6 @@
 """What the columns of Table 1 are given and give back: rows of folds, and scored test rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,10 +36,19 @@ class FoldRows:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Log densities of a fold's test rows, and what else is worth recording."""
+    """Log densities of a fold's test rows, and what else is worth recording.
+
+    Attributes
+    ----------
+    scores : array of shape (B,)
+    details : dict
+    also : dict of str to Fitted
+        Of other columns that the same fit makes, by their names.
+    """
 
     scores: Array
     details: dict[str, Any] = field(default_factory=dict)
+    also: Mapping[str, "Fitted"] = field(default_factory=dict)
 
 
 # Fits all folds, in a small version if the last argument says so; gives them in their order.
@@ -55,6 +64,7 @@ class Column:
     label : str
         As the paper has it, if it does.
     fit : callable
+        Columns that stand beside each other and have the same are fitted together.
     settings : dict
         What the results depend on, for the record.
     needs : str or None

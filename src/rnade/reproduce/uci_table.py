@@ -4,6 +4,7 @@ import abc
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import groupby
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,18 +65,20 @@ class AbstractUciTable(AbstractExperiment):
         return super().chosen_datasets(choice)
 
     def plan(self, choice: Choice) -> list[list[Job]]:
-        """One job a fold; the folds of a data set and model are one group."""
+        """One job a fold and model; a group has all folds of a model, or of models of one fit."""
         folds = range(2) if choice.quick and choice.folds is None else self.chosen_folds(choice)
+        models = self.chosen_models(choice)
+        together = [list(same) for _, same in groupby(models, key=lambda m: COLUMNS[m].fit)]
         return [
-            [self._job(dataset, model, fold, quick=choice.quick) for fold in folds]
+            [self._job(dataset, m, fold, quick=choice.quick) for fold in folds for m in group]
             for dataset in self.chosen_datasets(choice)
-            for model in self.chosen_models(choice)
+            for group in together
         ]
 
     def execute(
         self, jobs: Sequence[Job], context: Context
     ) -> Iterator[tuple[Job, dict[str, Any]]]:
-        """Fit all folds of a data set and model, and score each."""
+        """Fit all folds of a data set and a model, or models of one fit, and score each."""
         first = jobs[0]
         column = COLUMNS[first.key["model"]]
         if column.needs is not None and find_spec(column.needs) is None:
@@ -88,11 +91,14 @@ class AbstractUciTable(AbstractExperiment):
             return
         table = self.load(first.key["dataset"], context.store)
         folds = table.folds(self.n_folds, seed=FOLD_SEED)
-        rows = [FoldRows.of(table, folds[job.key["fold"]], job.key["fold"]) for job in jobs]
+        numbers = sorted({job.key["fold"] for job in jobs})
+        rows = [FoldRows.of(table, folds[number], number) for number in numbers]
         fitted = column.fit(rows, context.device, first.settings["quick"])
-        for job, fold, result in zip(jobs, rows, fitted, strict=True):
+        for fold, whole in zip(rows, fitted, strict=True):
             n_train = len(fold.all_training)
-            yield job, _summary(result.scores, n_train) | row_facts(result.scores) | result.details
+            for job in (job for job in jobs if job.key["fold"] == fold.number):
+                own = whole.also.get(job.key["model"], whole)
+                yield job, _summary(own.scores, n_train) | row_facts(own.scores) | own.details
 
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
         """One table: models by data sets, bold by the paper's test."""

@@ -1,0 +1,82 @@
+"""Weights of a mixture of densities, by rows that none of them has seen."""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from rnade.families.base import Array
+
+# Rows' worth of weight that all densities share evenly: none is ever left out altogether, since a
+# row to come may be one that only it gives a usual density.
+PRIOR_ROWS = 1.0
+# EM ends where no other weights could gain as many nats a row.
+TOLERANCE = 1e-3
+
+
+def stacking_weights(log_densities: Array) -> Array:
+    r"""Weights that maximise the likelihood of held-out rows, by EM.
+
+    They maximise :math:`\sum_i \log \sum_c w_c p_c(x_i) + \frac{1}{C} \sum_c \log w_c`, whose
+    second part is worth one row.
+
+    Each round shares every row among the densities by w_c p_c(x_i), and then gives each density
+    the weight of its shares, which multiplies w_c by a gain g_c, the gradient. The objective is
+    concave, so that EM finds the best weights from anywhere, and none are better by more than
+    :math:`\max_c g_c - 1` nats a row. :math:`\sum_c w_c p_c` is a density as the p_c are.
+
+    Parameters
+    ----------
+    log_densities : array of shape (N, C)
+        Log p_c(x_i) of rows that density c was not fitted to; -inf is a density of 0.
+
+    Returns
+    -------
+    array of shape (C,)
+        All positive, and 1 together.
+
+    Raises
+    ------
+    ValueError
+        If a row has no finite log density at all.
+
+    References
+    ----------
+    Smyth and Wolpert (1999), Linearly combining density estimators via stacking.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> stacking_weights(np.log([[0.9, 0.1]] * 200 + [[0.1, 0.9]] * 100)).round(2)
+    array([0.71, 0.29])
+    """
+    largest = log_densities.max(1, keepdims=True)
+    if not np.isfinite(largest).all():
+        rows = np.flatnonzero(~np.isfinite(largest[:, 0]))
+        raise ValueError(
+            "Expected of each row at least one finite log density, and none above; got none for"
+            f" {len(rows)} rows, the first of which is row {rows[0]}. Leave out densities that"
+            " were not fitted, or add a broad one."
+        )
+    p = np.exp(log_densities - largest)
+    N, C = p.shape
+    w = np.full(C, 1 / C)
+    while True:
+        gains = ((1 / (p @ w)) @ p + PRIOR_ROWS / (C * w)) / (N + PRIOR_ROWS)
+        if gains.max() <= 1 + TOLERANCE:
+            return w
+        w = w * gains
+
+
+def stacked(log_densities: Array, weights: Array) -> Array:
+    """Log of the weighted sum of densities, row by row.
+
+    Parameters
+    ----------
+    log_densities : array of shape (N, C)
+        -inf is a density of 0.
+    weights : array of shape (C,)
+
+    Returns
+    -------
+    array of shape (N,)
+    """
+    return np.asarray(logsumexp(log_densities, axis=1, b=weights))
