@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.nn.bank import AbstractTrainable
 from rnade.reproduce.banks import trained_bank
+from rnade.reproduce.older_outputs import any_family
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import PAPER, PAPER_GRID, Member, Recipe, RowSet, Trained
 
@@ -66,7 +66,8 @@ class Protocol:
     def paper_recipe(self, family: str) -> Recipe:
         """The paper's recipe with the changes; its heuristic is for mixtures of Gaussians only."""
         recipe = PAPER.with_changes(**self.recipe)
-        return recipe if family == "gaussian" else recipe.with_changes(scale_mean_gradient=False)
+        gaussian = family.startswith("gaussian")
+        return recipe if gaussian else recipe.with_changes(scale_mean_gradient=False)
 
 
 PAPER_PROTOCOL = Protocol()
@@ -205,10 +206,15 @@ def train(members: Sequence[Member]) -> list[Trained]:
 
 def scores_of(trained: Trained, rows: Array) -> Array:
     """Log density of each row, in float64."""
+    return np.asarray(terms_of(trained, rows).sum(1))
+
+
+def terms_of(trained: Trained, rows: Array) -> Array:
+    """Each row's terms log p(x_d | x_<d), of shape (N, D), in float64."""
     module: Any = trained.module.double()
     with torch.no_grad():
         x = torch.as_tensor(rows, dtype=torch.float64).to(module.device)
-        return np.asarray(module.log_prob(x).cpu().numpy())
+        return np.asarray(module.log_conditionals(x).cpu().numpy())
 
 
 def _member(
@@ -223,7 +229,7 @@ def _member(
     module = _MODULES[protocol.decayed](
         rows.x.shape[1],
         N_HIDDEN,
-        make_family(family, K),
+        any_family(family, K),
         activation=protocol.activation,
         order=protocol.order,
         weight_scale=recipe.weight_scale,
