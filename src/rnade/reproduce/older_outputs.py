@@ -43,7 +43,7 @@ class AbstractSoftplusMixture(AbstractMixture):
     ) -> MixtureParameters:
         """Mixing fractions (in logs), means and log scales from the network's outputs."""
         z_alpha, z_mu, z_sigma = torch.split(z, self.n_components, dim=-1)
-        printed = torch.cat([self._logits(z_alpha), z_mu, _log_scale(z_sigma)], dim=-1)
+        printed = torch.cat([self._logits(z_alpha), z_mu, self._log_scale(z_sigma)], dim=-1)
         return super().constrained(printed, log_floor)
 
     def starting_biases(
@@ -63,6 +63,15 @@ class AbstractSoftplusMixture(AbstractMixture):
         slopes = [d_logits, np.ones_like(z_mu), SLOPE / (1 + np.exp(-y)) / softplus]
         log_prob, d_printed, d_x = super().reference_epilogue(x, printed, log_floor)
         return Epilogue(log_prob, d_printed * np.concatenate(slopes, axis=-1), d_x)
+
+    @staticmethod
+    def _log_scale(z_sigma: Tensor) -> Tensor:
+        """log(log(1 + exp(10 z)) / 10), finite for every z."""
+        y = SLOPE * z_sigma
+        exponential = y < EXPONENTIAL_BELOW
+        inside = y.masked_fill(exponential, 0.0)
+        curved = functional.softplus(inside, threshold=LINEAR_ABOVE).log()
+        return torch.where(exponential, y, curved) - math.log(SLOPE)
 
     @staticmethod
     def _logits(z_alpha: Tensor) -> Tensor:
@@ -87,6 +96,20 @@ class SoftplusLaplaceMixture(AbstractSoftplusMixture, LaplaceMixture):
     name = "laplace-softplus"
 
 
+class WrittenOutGaussianMixture(SoftplusGaussianMixture):
+    """The same as it is written: in float32 1 + exp(10 z) is 1 where sigma should be below 6e-9.
+
+    There sigma is 0 and the gradient not a number. Such an update is skipped here and counted; in
+    the authors' code the run ends and counts for nothing.
+    """
+
+    name = "gaussian-written-out"
+
+    @staticmethod
+    def _log_scale(z_sigma: Tensor) -> Tensor:
+        return torch.log(torch.log(1 + torch.exp(SLOPE * z_sigma)) / SLOPE)
+
+
 class SoftplusTanhGaussianMixture(SoftplusGaussianMixture):
     r"""Mixture of K Gaussians with softplus scales and :math:`\alpha = softmax(10 \tanh z)`.
 
@@ -107,18 +130,15 @@ class SoftplusTanhGaussianMixture(SoftplusGaussianMixture):
 
 OLDER: dict[str, type[AbstractSoftplusMixture]] = {
     family.name: family
-    for family in (SoftplusGaussianMixture, SoftplusLaplaceMixture, SoftplusTanhGaussianMixture)
+    for family in (
+        SoftplusGaussianMixture,
+        SoftplusLaplaceMixture,
+        SoftplusTanhGaussianMixture,
+        WrittenOutGaussianMixture,
+    )
 }
 
 
 def any_family(name: str, n_components: int) -> AbstractFamily:
     """Build the family called `name`, whether the library's or one of these."""
     return OLDER[name](n_components) if name in OLDER else make_family(name, n_components)
-
-
-def _log_scale(z_sigma: Tensor) -> Tensor:
-    """log(log(1 + exp(10 z)) / 10), finite for every z."""
-    y = SLOPE * z_sigma
-    exponential = y < EXPONENTIAL_BELOW
-    curved = functional.softplus(y.masked_fill(exponential, 0.0), threshold=LINEAR_ABOVE).log()
-    return torch.where(exponential, y, curved) - math.log(SLOPE)

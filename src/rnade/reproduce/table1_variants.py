@@ -94,6 +94,11 @@ VARIANTS = {
         Protocol(PART),
         family="gaussian-softplus",
     ),
+    "softplus-written-out": Variant(
+        "such scales, which float32 rounds to 0 below 6e-9",
+        Protocol(PART),
+        family="gaussian-written-out",
+    ),
     "softplus-tanh": Variant(
         "such scales, and fractions softmax(10 tanh z)",
         Protocol(PART),
