@@ -15,7 +15,7 @@ from rnade.reproduce.ensembles import fit_ensembles
 from rnade.reproduce.experiment import Choice, Context
 from rnade.reproduce.paper_protocol import Protocol, fit_paper, paper_members, search
 from rnade.reproduce.table1_dequantised import dequantised, rounding_steps
-from rnade.reproduce.table1_variants import OFTEN, PART, VARIANTS, nats_by_value
+from rnade.reproduce.table1_variants import OFTEN, PART, VARIANTS, by_rule, nats_by_value
 from rnade.reproduce.uci_columns import COLUMNS
 from rnade.reproduce.uci_folds import FoldRows
 from rnade.training import PAPER_GRID
@@ -107,6 +107,14 @@ def test_nats_are_told_apart_by_whether_training_rows_repeat_a_value():
     assert told["n_repeated"] == 3 / 4
     assert told["repeated"] == pytest.approx(terms[:3, 0].sum() / 4)
     assert told["repeated"] + told["others"] == pytest.approx(terms.sum(1).mean())
+
+
+@pytest.mark.parametrize(("skipped", "has"), [([3, 0], True), ([3, 1], False)])
+def test_a_fold_without_a_clean_run_has_no_score_of_clean_runs(skipped, has):
+    result = {"rules": {"paper": 1.0, "no_skips": -5.0}, "grid_skipped": skipped, "median": 2.0}
+    scores = by_rule(result)
+    assert ("no_skips" in scores) == has
+    assert (scores["paper"], scores["median"]) == (1.0, 2.0)
 
 
 def test_other_libraries_are_chosen_by_validation_and_fitted_to_all_rows():

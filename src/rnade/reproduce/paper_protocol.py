@@ -13,8 +13,8 @@ from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.nn.bank import AbstractTrainable
 from rnade.reproduce.banks import trained_bank
-from rnade.reproduce.older_outputs import any_family
 from rnade.reproduce.uci_folds import Fitted, FoldRows
+from rnade.reproduce.variant_families import any_family
 from rnade.training import PAPER, PAPER_GRID, Member, Recipe, RowSet, Trained
 
 # The paper's grid, section 4.1: 96 settings.

@@ -48,7 +48,7 @@ class Variant:
     label : str
     protocol : Protocol
     family : str
-        "gaussian", "laplace" or one of `older_outputs`.
+        "gaussian", "laplace" or one of `variant_families`.
     fold_seed : int
         Of the folds; red wine has the authors' own.
     """
@@ -89,13 +89,18 @@ VARIANTS = {
     "floor-0.1": _changed("scales at least 0.1", sigma_floor=0.1),
     "sigmoid": _changed("sigmoid units", activation="sigmoid"),
     "random-order": _changed("columns in a random order", order="random"),
+    "variance": Variant(
+        "gradient of the means times the variance, as in Newton's method",
+        Protocol(PART),
+        family="gaussian-newton",
+    ),
     "softplus": Variant(
         "scales log(1 + exp(10 z)) / 10, as in old parts of the authors' code",
         Protocol(PART),
         family="gaussian-softplus",
     ),
     "softplus-written-out": Variant(
-        "such scales, which float32 rounds to 0 below 6e-9",
+        "such scales, where float32 rounds them to 0 below 6e-9",
         Protocol(PART),
         family="gaussian-written-out",
     ),
@@ -259,6 +264,14 @@ def nats_by_value(terms: Array, fold: FoldRows) -> dict[str, float]:
     }
 
 
+def by_rule(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a fold's scores by rule; where no run went without a bad update, that rule has none."""
+    scores = {**result, **result["rules"]}
+    if 0 not in result["grid_skipped"]:
+        del scores["no_skips"]
+    return scores
+
+
 def _cells(records: Mapping[str, Record], dataset: str) -> dict[tuple[str, str], Cell]:
     results: dict[str, list[dict[str, Any]]] = {}
     for record in records.values():
@@ -267,7 +280,7 @@ def _cells(records: Mapping[str, Record], dataset: str) -> dict[tuple[str, str],
     cells = {}
     for name, found in results.items():
         for rule, column in {**RULES, **ROW_RULES}.items():
-            scores = [{**result, **result["rules"]} for result in found]
+            scores = [by_rule(result) for result in found]
             # A rule that came later is not in older records.
             if all(rule in each for each in scores):
                 cells[VARIANTS[name].label, column] = _cell([each[rule] for each in scores])

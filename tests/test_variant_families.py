@@ -1,4 +1,4 @@
-"""The outputs of old parts of the authors' code: densities, gradients, and what computes them."""
+"""Families of Table 1's variants: densities, gradients, and what computes them."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,14 @@ from torch import Generator
 
 from rnade.families import GaussianMixture, LaplaceMixture
 from rnade.nn import RNADEModule
-from rnade.reproduce.older_outputs import OLDER, any_family
+from rnade.reproduce.variant_families import (
+    VARIANT_FAMILIES,
+    AbstractSoftplusMixture,
+    any_family,
+)
 
 K = 3
+OLDER = [n for n, f in VARIANT_FAMILIES.items() if issubclass(f, AbstractSoftplusMixture)]
 SCIPY = {GaussianMixture: scipy.stats.norm, LaplaceMixture: scipy.stats.laplace}
 
 
@@ -23,7 +28,7 @@ def draw_z(seed, scale=0.3):
 
 @pytest.mark.parametrize("name", OLDER)
 def test_density_is_a_mixture_with_the_scales_it_says(name, seed):
-    family, z = OLDER[name](K), draw_z(seed)
+    family, z = VARIANT_FAMILIES[name](K), draw_z(seed)
     z_alpha, mu, z_sigma = np.split(z.numpy(), 3)
     alpha = softmax(10 * np.tanh(z_alpha) if "tanh" in name else z_alpha)
     sigma = np.log(1 + np.exp(10 * z_sigma)) / 10
@@ -34,9 +39,9 @@ def test_density_is_a_mixture_with_the_scales_it_says(name, seed):
     np.testing.assert_allclose(ours, np.log(density), rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", OLDER)
+@pytest.mark.parametrize("name", VARIANT_FAMILIES)
 def test_density_integrates_to_one(name, seed):
-    family, z = OLDER[name](K), draw_z(seed)
+    family, z = VARIANT_FAMILIES[name](K), draw_z(seed)
     mu, sigma = family.constrained(z).mu, family.constrained(z).log_sigma.exp()
     breaks = torch.cat([mu, mu - 8 * sigma, mu + 8 * sigma])
     mass, _ = quad(
@@ -49,9 +54,9 @@ def test_density_integrates_to_one(name, seed):
     assert mass == pytest.approx(1, abs=1e-8)
 
 
-@pytest.mark.parametrize("name", OLDER)
+@pytest.mark.parametrize("name", VARIANT_FAMILIES)
 def test_gradient_agrees_with_finite_differences_and_the_reference(name, seed):
-    family = OLDER[name](K)
+    family = VARIANT_FAMILIES[name](K)
     x = torch.tensor([-1.3, 0.2, 0.9], dtype=torch.float64)
     z = torch.stack([draw_z(seed + i) for i in range(3)]).requires_grad_()
     torch.autograd.gradcheck(family.log_prob, (x, z))
@@ -64,7 +69,7 @@ def test_gradient_agrees_with_finite_differences_and_the_reference(name, seed):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", [name for name in OLDER if name != "gaussian-written-out"])
 def test_no_output_of_the_network_breaks_the_gradient(name, dtype):
-    family = OLDER[name](2)
+    family = VARIANT_FAMILIES[name](2)
     for z_sigma in (-1e10, -100.0, -3.7, -3.0, 0.0, 3.7, 100.0):
         z = torch.tensor([0.1, -0.1, 0.0, 0.5, z_sigma, z_sigma], dtype=dtype, requires_grad=True)
         value = family.log_prob(torch.tensor(0.5, dtype=dtype), z)
@@ -103,7 +108,7 @@ def test_scales_start_near_the_spacing_of_the_means(name):
     np.testing.assert_allclose(sigma, expected, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", OLDER)
+@pytest.mark.parametrize("name", VARIANT_FAMILIES)
 def test_plain_torch_computes_models_and_says_why(name):
     model = RNADEModule(3, 4, any_family(name, K), generator=Generator().manual_seed(0))
     choice = model.backend_choice()
@@ -112,3 +117,16 @@ def test_plain_torch_computes_models_and_says_why(name):
     rows = torch.randn(50, 3, generator=Generator().manual_seed(1))
     model.start_from(rows, spread="range")
     assert model.log_prob(rows).isfinite().all()
+
+
+def test_newton_multiplies_the_gradient_of_the_means_by_the_variance(seed):
+    family, z = any_family("gaussian-newton", K), draw_z(seed).requires_grad_()
+    x = torch.tensor(0.4, dtype=torch.float64)
+    exact, scaled = (
+        torch.autograd.grad(family.log_prob(x, z, scale_mean_gradient=on), z)[0]
+        for on in (False, True)
+    )
+    variance = torch.exp(2 * z[2 * K :])
+    np.testing.assert_allclose(scaled[K : 2 * K], (exact[K : 2 * K] * variance).detach())
+    np.testing.assert_allclose(scaled[:K], exact[:K])
+    np.testing.assert_allclose(scaled[2 * K :], exact[2 * K :])

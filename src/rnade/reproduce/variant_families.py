@@ -1,10 +1,12 @@
-"""Mixtures whose scales and fractions come from z as in the oldest parts of the authors' code.
+"""Mixtures of Table 1's variants: what the authors' runs may have had beside the paper's form.
 
 The paper's equations 6 to 8 set sigma = exp(z_sigma) and alpha = softmax(z_alpha), and so does the
 code that the authors released to train with. Parts of the same file that nothing calls any more
 have sigma = log(1 + exp(10 z_sigma)) / 10 and alpha = softmax(10 tanh(z_alpha)). The biases with
 which its scales start, the spacing of the means and not its logarithm, fit these and not the
-exponential. Only `rnade reproduce table1-variants` uses them, and plain torch computes them.
+exponential. The paper also names, besides its own, another scaling of the means' gradient.
+
+Only `rnade reproduce table1-variants` uses these families, and plain torch computes them.
 """
 
 import math
@@ -128,9 +130,24 @@ class SoftplusTanhGaussianMixture(SoftplusGaussianMixture):
         return SLOPE * t, SLOPE * (1 - t * t)
 
 
-OLDER: dict[str, type[AbstractSoftplusMixture]] = {
+class NewtonGaussianMixture(GaussianMixture):
+    """Mixture of K Gaussians whose means' gradient training multiplies by the variance.
+
+    That is Newton's method for one Gaussian, which the paper names beside its own choice, the
+    standard deviation. A mean then follows the rows however narrow its component is.
+    """
+
+    name = "gaussian-newton"
+
+    @staticmethod
+    def _mean_factor(log_sigma: Tensor) -> Tensor:
+        return torch.exp(2 * log_sigma)
+
+
+VARIANT_FAMILIES: dict[str, type[AbstractMixture]] = {
     family.name: family
     for family in (
+        NewtonGaussianMixture,
         SoftplusGaussianMixture,
         SoftplusLaplaceMixture,
         SoftplusTanhGaussianMixture,
@@ -141,4 +158,8 @@ OLDER: dict[str, type[AbstractSoftplusMixture]] = {
 
 def any_family(name: str, n_components: int) -> AbstractFamily:
     """Build the family called `name`, whether the library's or one of these."""
-    return OLDER[name](n_components) if name in OLDER else make_family(name, n_components)
+    return (
+        VARIANT_FAMILIES[name](n_components)
+        if name in VARIANT_FAMILIES
+        else make_family(name, n_components)
+    )
