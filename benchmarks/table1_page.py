@@ -4,6 +4,7 @@ python -m benchmarks.table1_page
 """
 
 import functools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -161,6 +162,19 @@ def values() -> str:
     return "\n".join(lines)
 
 
+def trials() -> str:
+    """Lay out short runs of a few settings on a few folds, one line of trials.jsonl a row."""
+    lines = ["| data set | changed | folds | validation | test | of repeated values | of others |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    stored = (ROOT / "results" / "table1-variants" / "trials.jsonl").read_text()
+    for run in map(json.loads, stored.splitlines()):
+        names = ("validation", "test", "repeated", "others")
+        cells = [str(len(run["folds"])), *(f"{run[name]:.2f}" for name in names)]
+        labels = f"| {SET_LABELS[run['dataset']]} | {VARIANTS[run['model']].label} | "
+        lines.append(labels + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def rules() -> str:
     """How the models of the unchanged grid may be chosen and finished."""
     records = list(records_of("table1-variants").values())
@@ -249,6 +263,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "rules": rules,
     "variants": variants,
     "values": values,
+    "trials": trials,
     "rows": few_rows,
     "times": times,
 }
