@@ -21,7 +21,7 @@ from rnade.reproduce.experiment import Choice
 from rnade.reproduce.layout import to_markdown
 from rnade.reproduce.runner import Record, RecordFile
 from rnade.reproduce.statistics import SIGNIFICANCE, best_group, over_folds, paired_p_value
-from rnade.reproduce.table1_variants import ROW_RULES, RULES, VARIANTS
+from rnade.reproduce.table1_variants import ROW_RULES, RULES, VARIANTS, by_rule
 from rnade.reproduce.targets import targets
 from rnade.reproduce.uci_columns import COLUMNS
 from rnade.reproduce.uci_table import SET_LABELS, scores_by_model
@@ -220,6 +220,39 @@ def variants() -> str:
     return "\n".join(lines)
 
 
+def values() -> str:
+    """What a test row's nats come from, for the variants whose records say it."""
+    records = list(records_of("table1-variants").values())
+    lines = [
+        "| data set | changed | such values a row | nats of each | nats of all other values |"
+    ]
+    lines.append("| --- | --- | ---: | ---: | ---: |")
+    for dataset, label in SET_LABELS.items():
+        for name, variant in VARIANTS.items():
+            found = [r["result"].get("by_value") for r in _of(records, dataset, name)]
+            told = [each for each in found if each is not None]
+            if not told:
+                continue
+            names = ("n_repeated", "repeated", "others")
+            count, repeated, others = (np.array([each[n] for each in told]) for n in names)
+            cells = [f"{count.mean():.2f}", _mean(repeated / count), _mean(others)]
+            lines.append(f"| {label} | {variant.label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def trials() -> str:
+    """Lay out short runs of a few settings on a few folds, one line of trials.jsonl a row."""
+    lines = ["| data set | changed | folds | validation | test | of repeated values | of others |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    stored = (ROOT / "results" / "table1-variants" / "trials.jsonl").read_text()
+    for run in map(json.loads, stored.splitlines()):
+        names = ("validation", "test", "repeated", "others")
+        cells = [str(len(run["folds"])), *(f"{run[name]:.2f}" for name in names)]
+        labels = f"| {SET_LABELS[run['dataset']]} | {VARIANTS[run['model']].label} | "
+        lines.append(labels + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def rules() -> str:
     """How the models of the unchanged grid may be chosen and finished."""
     records = list(records_of("table1-variants").values())
@@ -233,7 +266,7 @@ def rules() -> str:
         cells = []
         for dataset in sets:
             results = [r["result"] for r in _of(records, dataset, "paper")]
-            values = [{**result, **result["rules"]}.get(rule) for result in results]
+            values = [by_rule(result).get(rule) for result in results]
             cells.append("" if None in values else _mean(np.array(values)))
         if any(cells):
             lines.append(f"| {label} | " + " | ".join(cells) + " |")
@@ -310,6 +343,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "dequantised": lambda: whole_table("table1-dequantised"),
     "rules": rules,
     "variants": variants,
+    "values": values,
+    "trials": trials,
     "rows": few_rows,
     "times": times,
 }

@@ -14,7 +14,7 @@ from rnade.reproduce.ensembles import fit_ensembles
 from rnade.reproduce.experiment import Choice, Context
 from rnade.reproduce.paper_protocol import Protocol, fit_paper, paper_members, search
 from rnade.reproduce.table1_dequantised import dequantised, rounding_steps
-from rnade.reproduce.table1_variants import PART, VARIANTS
+from rnade.reproduce.table1_variants import OFTEN, PART, VARIANTS, by_rule, nats_by_value
 from rnade.reproduce.uci_columns import COLUMNS
 from rnade.reproduce.uci_folds import FoldRows
 from rnade.training import PAPER_GRID
@@ -82,6 +82,27 @@ def test_variants_are_what_they_say():
     assert start("released").decayed() == ["W", "c"]
     assert start("decay-all").decayed() == ["W", "c", "V"]
     assert start("paper").decayed() == ["W"]
+
+
+def test_nats_are_told_apart_by_whether_training_rows_repeat_a_value():
+    rng = np.random.default_rng(0)
+    train, test = rng.normal(size=(20, 2)), rng.normal(size=(4, 2))
+    # A value of column 0 that is repeated, and one of column 1 that is just not.
+    train[:OFTEN, 0], train[: OFTEN - 1, 1] = 0.5, 0.7
+    test[:3, 0], test[:3, 1] = 0.5, 0.7
+    terms = rng.normal(size=(4, 2))
+    told = nats_by_value(terms, FoldRows(0, train[:12], train[12:], test))
+    assert told["n_repeated"] == 3 / 4
+    assert told["repeated"] == pytest.approx(terms[:3, 0].sum() / 4)
+    assert told["repeated"] + told["others"] == pytest.approx(terms.sum(1).mean())
+
+
+@pytest.mark.parametrize(("skipped", "has"), [([3, 0], True), ([3, 1], False)])
+def test_a_fold_without_a_clean_run_has_no_score_of_clean_runs(skipped, has):
+    result = {"rules": {"paper": 1.0, "no_skips": -5.0}, "grid_skipped": skipped, "median": 2.0}
+    scores = by_rule(result)
+    assert ("no_skips" in scores) == has
+    assert (scores["paper"], scores["median"]) == (1.0, 2.0)
 
 
 def test_other_libraries_are_chosen_by_validation_and_fitted_to_all_rows():

@@ -87,6 +87,11 @@ class AbstractMixture(AbstractFamily):
     def _starting_scale(spacing: Tensor) -> Tensor:
         """Scale of a component when neighbouring means are `spacing` apart."""
 
+    @staticmethod
+    def _mean_factor(log_sigma: Tensor) -> Tensor:
+        """What `scale_mean_gradient` multiplies the gradient of a mean by: the paper's sigma."""
+        return log_sigma.exp()
+
     # Everything else follows.
 
     def constrained(
@@ -110,8 +115,8 @@ class AbstractMixture(AbstractFamily):
         """Log density of x in nats."""
         log_alpha, mu, log_sigma = self.constrained(z, log_floor)
         if scale_mean_gradient:
-            sigma = log_sigma.detach().exp()
-            mu = mu * sigma + (mu * (1 - sigma)).detach()
+            factor = self._mean_factor(log_sigma.detach())
+            mu = mu * factor + (mu * (1 - factor)).detach()
         u = ((x.unsqueeze(-1) - mu) * torch.exp(-log_sigma)).clamp(-U_BOUND, U_BOUND)
         return torch.logsumexp(log_alpha + self._log_kernel(u) - log_sigma, dim=-1)
 

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.nn.bank import AbstractTrainable
 from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.uci_folds import Fitted, FoldRows
+from rnade.reproduce.variant_families import any_family
 from rnade.training import PAPER, PAPER_GRID, Member, Recipe, RowSet, Trained
 
 # The paper's grid, section 4.1: 96 settings.
@@ -66,7 +66,8 @@ class Protocol:
     def paper_recipe(self, family: str) -> Recipe:
         """The paper's recipe with the changes; its heuristic is for mixtures of Gaussians only."""
         recipe = PAPER.with_changes(**self.recipe)
-        return recipe if family == "gaussian" else recipe.with_changes(scale_mean_gradient=False)
+        gaussian = family.startswith("gaussian")
+        return recipe if gaussian else recipe.with_changes(scale_mean_gradient=False)
 
 
 PAPER_PROTOCOL = Protocol()
@@ -209,7 +210,7 @@ def scores_of(trained: Trained, rows: Array) -> Array:
 
 
 def terms_of(trained: Trained, rows: Array) -> Array:
-    """Log p(x_d | x_<d) of each row and column, in float64."""
+    """Each row's terms log p(x_d | x_<d), of shape (N, D), in float64."""
     module: Any = trained.module.double()
     with torch.no_grad():
         x = torch.as_tensor(rows, dtype=torch.float64).to(module.device)
@@ -228,7 +229,7 @@ def _member(
     module = _MODULES[protocol.decayed](
         rows.x.shape[1],
         N_HIDDEN,
-        make_family(family, K),
+        any_family(family, K),
         activation=protocol.activation,
         order=protocol.order,
         weight_scale=recipe.weight_scale,

@@ -17,7 +17,14 @@ from rnade.data import UCI_SETS, load_uci
 from rnade.families.base import Array
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
-from rnade.reproduce.paper_protocol import Protocol, Searched, retrained, scores_of, search
+from rnade.reproduce.paper_protocol import (
+    Protocol,
+    Searched,
+    retrained,
+    scores_of,
+    search,
+    terms_of,
+)
 from rnade.reproduce.runner import Job, Record
 from rnade.reproduce.statistics import over_folds
 from rnade.reproduce.targets import targets
@@ -28,6 +35,10 @@ from rnade.reproduce.uci_table import FOLD_SEED, SET_LABELS, row_facts
 PART = tuple(itertools.product((2, 5, 10, 20), (0.1, 0.025), (2.0, 1.0, 0.1, 0.0)))
 
 
+# Training rows that hold a value before it counts as repeated.
+OFTEN = 5
+
+
 @dataclass(frozen=True)
 class Variant:
     """The paper's protocol with something changed.
@@ -36,7 +47,8 @@ class Variant:
     ----------
     label : str
     protocol : Protocol
-    family : "gaussian" or "laplace"
+    family : str
+        "gaussian", "laplace" or one of `variant_families`.
     fold_seed : int
         Of the folds; red wine has the authors' own.
     """
@@ -77,6 +89,29 @@ VARIANTS = {
     "floor-0.1": _changed("scales at least 0.1", sigma_floor=0.1),
     "sigmoid": _changed("sigmoid units", activation="sigmoid"),
     "random-order": _changed("columns in a random order", order="random"),
+    "variance": Variant(
+        "gradient of the means times the variance, as in Newton's method",
+        Protocol(PART),
+        family="gaussian-newton",
+    ),
+    "softplus": Variant(
+        "scales log(1 + exp(10 z)) / 10, as in old parts of the authors' code",
+        Protocol(PART),
+        family="gaussian-softplus",
+    ),
+    "softplus-written-out": Variant(
+        "such scales, where float32 rounds them to 0 below 6e-9",
+        Protocol(PART),
+        family="gaussian-written-out",
+    ),
+    "softplus-tanh": Variant(
+        "such scales, and fractions softmax(10 tanh z)",
+        Protocol(PART),
+        family="gaussian-softplus-tanh",
+    ),
+    "softplus-laplace": Variant(
+        "mixtures of Laplaces with such scales", Protocol(PART), family="laplace-softplus"
+    ),
     "folds-1": Variant("other folds", Protocol(PART), fold_seed=1),
     "folds-2": Variant("other folds again", Protocol(PART), fold_seed=2),
 }
@@ -142,7 +177,8 @@ class Table1Variants(AbstractExperiment):
         for job, fold, found, c, final, common in zip(
             jobs, folds, searched, by_fold, finals, commons, strict=True
         ):
-            scores = scores_of(final, fold.test)
+            terms = terms_of(final, fold.test)
+            scores = terms.sum(1)
             yield (
                 job,
                 {
@@ -152,6 +188,7 @@ class Table1Variants(AbstractExperiment):
                         **_without_retraining(found, c, one, fold),
                     },
                     **row_facts(scores),
+                    "by_value": nats_by_value(terms, fold),
                     "setting": list(protocol.grid[c]),
                     "one_setting": list(protocol.grid[one]),
                     "best_epoch": found.trials[c].best_epoch,
@@ -214,6 +251,27 @@ def _without_retraining(found: Searched, c: int, one: int, fold: FoldRows) -> di
     }
 
 
+def nats_by_value(terms: Array, fold: FoldRows) -> dict[str, float]:
+    """What a test row's nats come from: values that training rows hold often, and all others."""
+    often = np.empty(fold.test.shape, dtype=bool)
+    for d, column in enumerate(fold.all_training.T):
+        values, counts = np.unique(column, return_counts=True)
+        often[:, d] = np.isin(fold.test[:, d], values[counts >= OFTEN])
+    return {
+        "n_repeated": float(often.sum(1).mean()),
+        "repeated": float((terms * often).sum(1).mean()),
+        "others": float((terms * ~often).sum(1).mean()),
+    }
+
+
+def by_rule(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a fold's scores by rule; where no run went without a bad update, that rule has none."""
+    scores = {**result, **result["rules"]}
+    if 0 not in result["grid_skipped"]:
+        del scores["no_skips"]
+    return scores
+
+
 def _cells(records: Mapping[str, Record], dataset: str) -> dict[tuple[str, str], Cell]:
     results: dict[str, list[dict[str, Any]]] = {}
     for record in records.values():
@@ -222,7 +280,7 @@ def _cells(records: Mapping[str, Record], dataset: str) -> dict[tuple[str, str],
     cells = {}
     for name, found in results.items():
         for rule, column in {**RULES, **ROW_RULES}.items():
-            scores = [{**result, **result["rules"]} for result in found]
+            scores = [by_rule(result) for result in found]
             # A rule that came later is not in older records.
             if all(rule in each for each in scores):
                 cells[VARIANTS[name].label, column] = _cell([each[rule] for each in scores])
