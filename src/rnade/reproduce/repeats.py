@@ -5,9 +5,6 @@ from numpy.typing import NDArray
 
 from rnade.families.base import Array
 
-# A value that at least this share of a column's rows has can be no accident.
-COMMON = 0.02
-
 
 def has_twin(rows: Array, others: Array) -> NDArray[np.bool_]:
     """Say of each row whether the very same one is among the others."""
@@ -15,8 +12,8 @@ def has_twin(rows: Array, others: Array) -> NDArray[np.bool_]:
     return np.array([row.tobytes() in known for row in rows])
 
 
-def has_common_value(rows: Array, others: Array) -> NDArray[np.bool_]:
-    """Say of each value of each row whether many of the others have it in that column.
+def has_common_value(rows: Array, others: Array, fewest: float) -> NDArray[np.bool_]:
+    """Say of each value of each row whether at least `fewest` others have it in that column.
 
     Returns
     -------
@@ -26,12 +23,12 @@ def has_common_value(rows: Array, others: Array) -> NDArray[np.bool_]:
     --------
     >>> import numpy as np
     >>> others = np.column_stack([np.arange(100), np.arange(100) // 10])
-    >>> has_common_value(np.array([[7, 7], [3, 0.5]]), others)
+    >>> has_common_value(np.array([[7, 7], [3, 0.5]]), others, 2)
     array([[False,  True],
            [False, False]])
     """
     found = np.zeros(rows.shape, dtype=bool)
     for d, column in enumerate(others.T):
         values, counts = np.unique(column, return_counts=True)
-        found[:, d] = np.isin(rows[:, d], values[counts >= COMMON * len(column)])
+        found[:, d] = np.isin(rows[:, d], values[counts >= fewest])
     return found

@@ -25,6 +25,7 @@ from rnade.reproduce.paper_protocol import (
     search,
     terms_of,
 )
+from rnade.reproduce.repeats import has_common_value
 from rnade.reproduce.runner import Job, Record
 from rnade.reproduce.statistics import over_folds
 from rnade.reproduce.targets import targets
@@ -33,8 +34,6 @@ from rnade.reproduce.uci_table import FOLD_SEED, SET_LABELS, row_facts
 
 # A third of the paper's grid: every number of components, and rates and decays apart.
 PART = tuple(itertools.product((2, 5, 10, 20), (0.1, 0.025), (2.0, 1.0, 0.1, 0.0)))
-
-
 # Training rows that hold a value before it counts as repeated.
 OFTEN = 5
 
@@ -253,10 +252,7 @@ def _without_retraining(found: Searched, c: int, one: int, fold: FoldRows) -> di
 
 def nats_by_value(terms: Array, fold: FoldRows) -> dict[str, float]:
     """What a test row's nats come from: values that training rows hold often, and all others."""
-    often = np.empty(fold.test.shape, dtype=bool)
-    for d, column in enumerate(fold.all_training.T):
-        values, counts = np.unique(column, return_counts=True)
-        often[:, d] = np.isin(fold.test[:, d], values[counts >= OFTEN])
+    often = has_common_value(fold.test, fold.all_training, OFTEN)
     return {
         "n_repeated": float(often.sum(1).mean()),
         "repeated": float((terms * often).sum(1).mean()),
