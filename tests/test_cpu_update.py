@@ -92,3 +92,31 @@ def test_what_the_kernels_serve():
     assert updates.fused_updates([torch.zeros(2, 3), torch.zeros(2).double()]) is None
     assert updates.fused_updates([torch.zeros(2, 3).half()]) is None
     assert updates.fused_updates([torch.zeros(3, 2).T]) is None
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_one_model_is_updated_in_pieces(threads, monkeypatch):
+    monkeypatch.setattr(cpu_update, "SMALL", 1)
+    monkeypatch.setattr(cpu_update, "kernel_threads", lambda: threads)
+    generator = Generator().manual_seed(0)
+
+    def draw():  # the last has fewer numbers than there are threads
+        shapes = [(1, 7, 301), (1, 10), (1, 1)]
+        return [torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes]
+
+    p, g, v = draw(), draw(), draw()
+    keep, rate, scale, decay = (torch.tensor([f], dtype=p[0].dtype) for f in (0.9, 0.1, 0.5, 0.2))
+    right_v = [keep * w - rate * (scale * h + decay * q) for q, h, w in zip(p, g, v, strict=True)]
+    right_p = [q + w for q, w in zip(p, right_v, strict=True)]
+    rule = updates.Rule("momentum", v, momentum=keep)
+    own = {"rate": rate, "scale": scale, "usable": torch.tensor([True])}
+    rest = {"unbias": torch.ones(2), "forget": torch.tensor(0.0)}
+    cpu_update.update(p, g, rule, [decay] * 3, [], **own, **rest)
+    torch.testing.assert_close([*p, *v], [*right_p, *right_v])
+
+    norm = torch.cat([h.flatten() for h in g]).norm()
+    factor, usable = Ledger(p).judge(g, torch.ones(1, dtype=p[0].dtype), clip_norm=1.0)
+    assert bool(usable)
+    torch.testing.assert_close(factor[0], 1 / norm)
+    g[0][0, 6, 300] = torch.nan
+    assert not bool(Ledger(p).judge(g, torch.ones(1, dtype=p[0].dtype), clip_norm=1.0)[1])

@@ -22,8 +22,8 @@ def add_squares(g: Any, total: Any, low: int, high: int) -> None:
     """Add each model's sum of squares of `g`, (M, n), to `total`, (M,), in float64."""
     for m in range(low, high):
         row = g[m]
-        found = row[0] * row[0]
-        for i in range(1, row.shape[0]):
+        found = row.dtype.type(0)
+        for i in range(row.shape[0]):
             found += row[i] * row[i]
         total[m] += np.float64(found)
 

@@ -1,11 +1,13 @@
 """Judge gradients and update parameters of M models on the CPU by fused numba kernels.
 
-Models are shared out over the kernels' threads. In plain torch an update of a small model took
-longer than its gradient: a dozen passes over each tensor, each with a new tensor for its result.
+Models are shared out over the kernels' threads, and a model that is alone in pieces. In plain
+torch an update of a small model took longer than its gradient: a dozen passes over each tensor,
+each with a new tensor for its result.
 """
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,14 +42,15 @@ def judge(
 ) -> tuple[Float[Tensor, " M"], Bool[Tensor, " M"]]:
     """Factors that clip the gradients, and which models can use theirs; moves the counts on."""
     arrays = [_by_model(g) for g in gradients]
-    squares = np.zeros(len(loss))
+    shares = _shares(arrays)
+    squares = np.zeros((shares[0].pieces, len(loss)))
 
-    def task(low: int, high: int) -> None:
+    def task(share: _Share) -> None:
         for g in arrays:
-            _kernels().add_squares(g, squares, low, high)
+            _kernels().add_squares(share.of(g), squares[share.piece], share.low, share.high)
 
-    _share_out(task, arrays)
-    norms = np.sqrt(squares)
+    _do(task, shares)
+    norms = np.sqrt(squares.sum(0))
     finite = torch.from_numpy(np.isfinite(norms)) & torch.isfinite(loss)
     failed = counts.active & ~finite
     counts.skipped.add_(failed)
@@ -88,37 +91,49 @@ def update(
     kind = p[0].dtype.type
     constants = tuple(kind(value) for value in (*rule.constants, *unbias.tolist(), forget.item()))
 
-    def task(low: int, high: int) -> None:
+    def task(share: _Share) -> None:
         for i, decay in enumerate(decays):
             kernels.update(
                 code,
-                p[i],
-                g[i],
-                first[i],
-                second[i],
-                average[i],
+                *(share.of(arrays[i]) for arrays in (p, g, first, second, average)),
                 own[0] if decay is None else decay.numpy(),
                 *own,
                 constants,
                 decay is not None,
                 bool(averages),
-                low,
-                high,
+                share.low,
+                share.high,
             )
 
-    _share_out(task, p)
+    _do(task, _shares(p))
 
 
-def _share_out(task: Callable[[int, int], None], arrays: Sequence[Any]) -> None:
-    """Run a task on ranges of models, on as many threads as are worth it."""
+class _Share(NamedTuple):
+    """What a thread takes: models `low` to `high`, or a piece of the only one."""
+
+    low: int
+    high: int
+    piece: int = 0
+    pieces: int = 1
+
+    def of(self, array: Any) -> Any:
+        """This piece of an array (M, n)."""
+        n = array.shape[1]
+        return array[:, self.piece * n // self.pieces : (self.piece + 1) * n // self.pieces]
+
+
+def _shares(arrays: Sequence[Any]) -> list[_Share]:
+    """Share the numbers of all models out over as many threads as are worth it."""
     M = len(arrays[0])
-    threads = min(M, kernel_threads()) if sum(a.size for a in arrays) >= SMALL else 1
-    cuts = [i * M // threads for i in range(threads + 1)]
+    threads = kernel_threads() if sum(a.size for a in arrays) >= SMALL else 1
+    if M == 1:
+        return [_Share(0, 1, i, threads) for i in range(threads)]
+    threads = min(M, threads)
+    return [_Share(i * M // threads, (i + 1) * M // threads) for i in range(threads)]
 
-    def piece(i: int) -> _cpu_threads.Task:
-        return lambda: task(cuts[i], cuts[i + 1])
 
-    _cpu_threads.run([piece(i) for i in range(threads)], threads)
+def _do(task: Callable[[_Share], None], shares: Sequence[_Share]) -> None:
+    _cpu_threads.run([functools.partial(task, share) for share in shares], len(shares))
 
 
 def _by_model(t: Tensor) -> Any:
