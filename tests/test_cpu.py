@@ -2,8 +2,11 @@ import ctypes
 import functools
 import itertools
 import multiprocessing
+import os
+import signal
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -20,6 +23,7 @@ from rnade.backends import (
     _cpu_lanes,
     _cpu_launch,
     _cpu_memory,
+    _cpu_products,
     _cpu_threads,
     cpu,
     reference,
@@ -581,6 +585,53 @@ def test_an_error_in_a_task_is_raised_and_blas_given_back():
     with pytest.raises(ZeroDivisionError):
         _cpu_threads.run([fail] * 5, 3)
     assert blas_threads() == before
+
+
+@threaded
+def test_an_interruption_waits_for_threads_that_have_begun():
+    """They write to the caller's memory."""
+    begun, ended = threading.Event(), []
+
+    def task():
+        if threading.current_thread() is threading.main_thread():
+            assert begun.wait(10)
+        else:
+            begun.set()
+            time.sleep(0.4)
+            ended.append(True)
+
+    main = threading.main_thread().ident
+    threading.Timer(0.2, signal.pthread_kill, [main, signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        _cpu_threads.run([task] * 2, 2)
+    assert ended
+
+
+@threaded
+def test_a_caller_does_not_wait_for_a_busy_thread(monkeypatch):
+    monkeypatch.setattr(_cpu_threads, "_pool", _cpu_threads._Pool())
+    free, done = threading.Event(), []
+    _cpu_threads._pool.submit(free.wait, os.cpu_count())
+    _cpu_threads.run([lambda: done.append(True)] * 3, 3)
+    assert len(done) == 3
+    free.set()
+
+
+@threaded
+def test_callers_at_the_same_time_have_threads_each(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    pool, free = _cpu_threads._Pool(), threading.Event()
+    for n_threads in (2, 4, 5):
+        pool.submit(free.wait, 2)
+        assert pool.threads == n_threads
+    free.set()
+
+
+@pytest.mark.parametrize("size", [size for size in SIZES if 3 * size[-1] > 16], ids=str)
+def test_blas_multiplies_where_vectors_are_short(size, monkeypatch):
+    monkeypatch.setattr(_cpu_products, "FEWEST_OUTPUTS", 10**6)
+    test_value_and_gradients_follow_the_reference("gaussian", "relu", size)
+    test_kernels_stay_within_their_room(size, monkeypatch)
 
 
 @pytest.mark.parametrize("size", [*SIZES, (1, 70, 19, 512, 6), (1, 33, 9, 500, 11)], ids=str)

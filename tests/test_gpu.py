@@ -214,6 +214,25 @@ def test_gradient_is_bit_for_bit_repeatable_and_reaches_the_weights():
 
 
 @needs_kernels
+def test_gradient_value_is_the_sum_over_many_programs(monkeypatch):
+    """More partial sums than the last program adds at a time, with some left over."""
+    monkeypatch.setitem(SIZES, "programs", (1, 17, 65, 4, False, False))
+    family = FAMILIES["gaussian-1"]
+    x, parameters, _ = draw(family, "programs")
+    right = vectorised.log_conditionals(x, parameters, family, "relu").sum(-1)
+    _, x_32, *rest = moved(None, x, *parameters[:5])
+    leaves = Parameters(*(t.requires_grad_() for t in rest))
+    weights = torch.rand(right.shape, generator=Generator().manual_seed(1)).to(DEVICE)
+    first, again = (
+        gpu.weighted_log_likelihood(x_32, weights, leaves, family, "relu").detach()
+        for _ in range(2)
+    )
+    assert torch.equal(first, again)
+    expected = (weights.cpu().double() * right).sum(-1)
+    torch.testing.assert_close(first.cpu().double(), expected, rtol=1e-5, atol=1e-4)
+
+
+@needs_kernels
 def test_gradient_through_strided_parameters_and_rows():
     """A tied V is a transposed view; a bank may share one x; some parameters may be fixed."""
     family = FAMILIES["bernoulli"]

@@ -271,7 +271,8 @@ def gradient(
         high = min(low + most, B)
 
         def task(m: int, chunk: int, low: int = low, high: int = high) -> _cpu_threads.Task:
-            def compute() -> None:
+            # Addresses keep nothing alive: the task holds what they point to.
+            def compute(held: object = (taken, made)) -> None:
                 values[m][chunk] += _cpu_gradient.gradient(
                     functions,
                     addresses,

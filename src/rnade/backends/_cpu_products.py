@@ -13,7 +13,8 @@ families of few outputs, which would leave most of a vector empty.
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir  # type: ignore[import-untyped]
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import codegen, config
 
 from rnade.backends._cpu_calls import address_of, call, gemm, inlined, intrinsic, types
 from rnade.backends._cpu_lanes import LANES, transpose
@@ -52,9 +53,18 @@ def multiply(
         gemm(functions[0], False, True, n, m, k, b, b_row, a, a_column, keep, c, c_row)
 
 
+def _features() -> str:
+    """What numba compiles for: the processor's features, unless the environment names others."""
+    told: str | None = config.CPU_FEATURES  # type: ignore[attr-defined]
+    if told is not None:
+        return told
+    found: str = codegen.get_host_cpu_features()  # type: ignore[no-untyped-call]
+    return found
+
+
 def narrow_address(dtype: np.dtype[Any]) -> int:
-    """Address of `_narrow` for one precision, or 0 where the processor's vectors are shorter."""
-    if not binding.get_host_cpu_features().get("avx512f"):
+    """Address of `_narrow` for one precision, or 0 where numba compiles for shorter vectors."""
+    if "+avx512f" not in _features().split(","):
         return 0
     return address_of(_narrow, "pppiiiiiiiip", dtype)
 

@@ -21,7 +21,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -125,12 +125,14 @@ class _Pool:
     def __init__(self) -> None:
         self.jobs: SimpleQueue[Task] = SimpleQueue()
         self.threads = 0
+        self.pending = 0  # jobs that have not ended
         self.lock = threading.Lock()
 
     def submit(self, job: Task, times: int) -> None:
         """Have a job done by so many threads, or one after the other if there are fewer."""
         with self.lock:
-            while self.threads < min(times, os.cpu_count() or 1):
+            self.pending += times
+            while self.threads < min(self.pending, os.cpu_count() or 1):
                 name = f"rnade-cpu-{self.threads}"
                 threading.Thread(target=self._work, name=name, daemon=True).start()
                 self.threads += 1
@@ -139,7 +141,12 @@ class _Pool:
 
     def _work(self) -> None:
         while True:
-            self.jobs.get()()
+            job = self.jobs.get()
+            try:
+                job()
+            finally:
+                with self.lock:
+                    self.pending -= 1
 
 
 _pool = _Pool()
@@ -159,14 +166,16 @@ def run(tasks: Sequence[Task], threads: int) -> None:
     """Run all tasks, on the calling thread and up to `threads` - 1 others.
 
     Each thread takes the next task until none is left, so the caller never waits for a thread
-    that is slow to start or that another caller keeps busy.
+    that is slow to start or that another caller keeps busy. It does wait for those that have
+    begun, even when it is interrupted: they write to its memory.
     """
     helpers = min(threads, len(tasks)) - 1 if _may_split() else 0
     remaining = iter(tasks)
     # A helper takes a place before it begins. The caller takes those that are left at the end:
     # whoever comes later has nothing to do, and is not waited for.
     places: list[None] = [None] * helpers
-    ended: SimpleQueue[BaseException | None] = SimpleQueue()
+    errors: list[BaseException | None] = []  # of each that has ended
+    ended: SimpleQueue[None] = SimpleQueue()
 
     def help_out() -> None:
         if not _taken(places):
@@ -178,7 +187,8 @@ def run(tasks: Sequence[Task], threads: int) -> None:
                     task()
         except BaseException as caught:
             error = caught  # to be raised by the caller
-        ended.put(error)
+        errors.append(error)
+        ended.put(None)
 
     with _one_blas_thread():
         try:
@@ -190,7 +200,15 @@ def run(tasks: Sequence[Task], threads: int) -> None:
         finally:
             while _taken(places):
                 helpers -= 1
-            for error in [ended.get() for _ in range(helpers)]:
+            while len(errors) < helpers:
+                try:
+                    ended.get(timeout=1.0)
+                except Empty:
+                    continue
+                except BaseException as interruption:
+                    errors.append(interruption)
+                    helpers += 1
+            for error in errors:
                 if error is not None:
                     raise error
 

@@ -204,7 +204,7 @@ def output_kernel(
         tl.store(
             out_ptr + md * blocks + tl.program_id(1), tl.sum(tl.where(row_ok, weight * term, 0.0))
         )
-        tl.debug_barrier()
+        tl.debug_barrier()  # the sum is written before the counter says so
         if tl.atomic_add(ended_ptr + m, 1, sem="acq_rel") == D * blocks - 1:
             total = tl.zeros((SUMMED,), tl.float32)
             for start in tl.range(0, D * blocks, SUMMED):
