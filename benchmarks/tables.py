@@ -79,6 +79,12 @@ def gpu_table(record: Record) -> str:
     errors = [row for row in rows(record, "log density") if "error_nats" in row]
     lines += ["", "| log density | largest error, nats a row |", "| --- | ---: |"]
     lines += [f"| {row['provider']} | {row['error_nats']:.1e} |" for row in errors]
+    lines += ["", "| work | by | fastest, ms | aim, ms |", "| --- | --- | ---: | ---: |"]
+    for work in works:
+        for row in [row for row in rows(record, work) if "most_ms" in row]:
+            fastest = row["seconds"]["fastest"] * 1e3
+            what = f"{work}, D={row['D']} H={row['H']}"
+            lines.append(f"| {what} | {row['provider']} | {fastest:.3g} | {row['most_ms']:g} |")
     return "\n".join(lines) + "\n"
 
 

@@ -44,9 +44,9 @@ _PAPER: Settings = {
 # deviation V, c with deviation c (else W) around c_mean (else 0); means lie evenly between -mean
 # and mean; all scales are the same.
 _PAPER_START: Settings = {"W": 0.126, "V": 0.01, "mean": 0.2, "scale": 0.1}
-# Sigmoids of small numbers are all alike: larger weights, and most units start off. The paper chose
-# its settings by preliminary runs on validation patches; so were this start and this rate, twice
-# the paper's, which gave a nat more than the paper's own.
+# Sigmoids of small numbers are all alike: larger weights, and most units start off. The paper
+# chose its settings by preliminary runs on validation patches; so were this start and this rate,
+# twice the paper's own, chosen here.
 _SIGMOID_START: Settings = {**_PAPER_START, "W": 4.0, "c": 1.0, "c_mean": -2.0}
 _SIGMOID_RATE = 0.002
 # What we would do today: Adam, rates that fall by a cosine, averaged weights, larger minibatches.
