@@ -9,7 +9,7 @@ arrays: to pass twenty arrays takes time that shows in a step on a small model. 
     dW (in order), dc, drho, dV, db : like the parameters, written by the first rows and added to
         by others
     dx : (M, B, D), written
-    turned : (M, D, P, H), or empty to do without it
+    dV_turned : (M, D, P, H), or empty to do without it
         Room for dV transposed. In that form BLAS is half as fast again, which pays for transposing
         at the end if there are several blocks of rows.
     carried : (M, chunks, rows, H), each chunk's gradient of the a that it starts from
@@ -72,16 +72,6 @@ def arrays_at(addresses: Any, sizes: Any, work: Any) -> Any:
 def chunk_begin(chunk: Any, chunks: Any, D: Any) -> Any:
     """First dimension of a chunk."""
     return chunk * D // chunks
-
-
-@inlined
-def transpose(turned: Any, dV: Any, m: Any, d: Any) -> None:
-    """Copy (P, H) to (H, P), sixteen columns at a time so that what is read stays in cache."""
-    _, _, H, P = dV.shape
-    for low in range(0, P, LANES):
-        for j in range(H):
-            for k in range(low, min(low + LANES, P)):
-                dV[m, d, j, k] = turned[m, d, k, j]
 
 
 @inlined
@@ -148,7 +138,7 @@ def gradient(
     product, narrow, turn, epilogue, advance, retreat = functions
     arrays = arrays_at(addresses, sizes, work)
     x, weights, order, W, c, rho, V, b, log_floor = arrays[:9]
-    dW, dc, drho, dV, db, dx, turned, carried, total = arrays[9:]
+    dW, dc, drho, dV, db, dx, dV_turned, carried, total = arrays[9:]
     _, D, H, P = V.shape
     chunks = sizes[5]
     sequence, weighting = m % order.shape[0], m % weights.shape[0]
@@ -235,14 +225,14 @@ def gradient(
                     part += work[sums + k * LANES + t]
                 db[m, d, k] += part
             h_at, dz_at = at(work, h), at(work, dz)
-            if want & WANT_V and turned.shape[1] == D:
-                out = at(turned, (m * D + d) * H * P)
+            if want & WANT_V and dV_turned.shape[1] == D:
+                out = at(dV_turned, (m * D + d) * H * P)
                 gemm(product, False, True, H, P, R, h_at, width, dz_at, stride, keep, out, H)
                 if start + R == x.shape[1]:
-                    transpose(turned, dV, m, d)
+                    call(turn, (out, at(dV, (m * D + d) * H * P), P, H, P))
             elif want & WANT_V:
-                strides, sizes = (1, width, stride, P), (H, P, R)
-                multiply(functions, h_at, dz_at, dV_at, strides, sizes, keep, V_next)
+                strides, shape = (1, width, stride, P), (H, P, R)
+                multiply(functions, h_at, dz_at, dV_at, strides, shape, keep, V_next)
             if want & WANT_X:
                 for r in range(R):
                     part = work[own_dx + r]
@@ -262,10 +252,10 @@ def gradient(
                 continue
             dh_at = at(work, dh)
             if narrow != 0:
-                turned_at = at(work, V_turned)
-                call(turn, (V_at, turned_at, H, P, width))
-                strides, sizes = (stride, 1, width, width), (R, H, P)
-                multiply(functions, dz_at, turned_at, dh_at, strides, sizes, zero, V_next)
+                V_turned_at = at(work, V_turned)
+                call(turn, (V_at, V_turned_at, H, P, width))
+                strides, shape = (stride, 1, width, width), (R, H, P)
+                multiply(functions, dz_at, V_turned_at, dh_at, strides, shape, zero, V_next)
             else:
                 gemm(product, True, False, H, R, P, V_at, P, dz_at, stride, zero, dh_at, width)
             clear(work, parts, LANES)
