@@ -11,7 +11,6 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks.table1_page import COMMON_VALUES
@@ -19,7 +18,7 @@ from rnade.data import DataStore, load_uci
 from rnade.records import run_facts
 from rnade.reproduce.ensembles import CANDIDATES, N_PARTS, SETTINGS, Parts, members_of
 from rnade.reproduce.paper_protocol import terms_of, train
-from rnade.reproduce.repeats import has_common_value
+from rnade.reproduce.repeats import has_common_value, split_by_value
 from rnade.reproduce.uci_folds import FoldRows
 from rnade.reproduce.uci_table import FOLD_SEED
 
@@ -34,14 +33,13 @@ def split_scores(fold: FoldRows, epochs: int | None = None) -> list[dict[str, An
     is_common = has_common_value(fold.test, parts.rows, COMMON * len(parts.rows))
     splits = []
     for candidate, model in zip(CANDIDATES, train(first_of_each), strict=True):
-        terms = terms_of(model, fold.test)
-        common, others = (np.where(at, terms, 0.0).sum(1) for at in (is_common, ~is_common))
+        common, others = split_by_value(terms_of(model, fold.test), is_common)
         splits.append(
             {
                 "of": asdict(candidate),
                 "epochs": model.best_epoch,
-                "common": float(common.mean()),
-                "others": float(others.mean()),
+                "common": common,
+                "others": others,
             }
         )
     return splits

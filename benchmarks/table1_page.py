@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.pages import put
 from rnade.families.base import Array
 from rnade.reproduce import get_experiment
-from rnade.reproduce.ensembles import CANDIDATES
+from rnade.reproduce.ensembles import CANDIDATES, WITH_KERNELS
 from rnade.reproduce.experiment import Choice
 from rnade.reproduce.layout import to_markdown
 from rnade.reproduce.runner import Record, RecordFile
@@ -34,7 +34,6 @@ PAPERS_OWN = ("gaussian", "mfa", "fvbn", "rnade-mog", "rnade-mol")
 MIXTURES = ("gaussian", "mfa")
 AUTOREGRESSIVE = ("fvbn", "rnade-mog", "rnade-mol")
 OURS = (*PAPERS_OWN, "rnade-default", "rnade-ensemble")
-WITH_KERNELS = ("rnade-ensemble-kernels",)
 PEERS = ("gaussian-mixture", "kernel-density", "zuko-nsf", "zuko-maf")
 LABELS = {name: column.label for name, column in COLUMNS.items()}
 
@@ -96,8 +95,8 @@ def findings() -> str:
         lines += _autoregressive_against_mixtures(own)
         found = {m: float(s.mean()) for m, s in scores.items()}
         lines.append("  " + _against_all(dataset, found, "Our best row of networks", OURS))
-        if set(WITH_KERNELS) & set(found):
-            lines.append("  " + _against_all(dataset, found, "Our row", WITH_KERNELS))
+        if WITH_KERNELS in found:
+            lines.append("  " + _against_all(dataset, found, "Our row", [WITH_KERNELS]))
     return "\n".join(lines)
 
 
@@ -140,7 +139,7 @@ def weights() -> str:
     for c in CANDIDATES:
         cells = _mean_weights("rnade-ensemble", functools.partial(operator.eq, asdict(c)))
         lines.append(f"| {c.label} | {cells} |")
-    cells = _mean_weights(*WITH_KERNELS, lambda of: "kernel" in of)
+    cells = _mean_weights(WITH_KERNELS, lambda of: "kernel" in of)
     lines.append(f"| all kernels, where they compete | {cells} |")
     return "\n".join(lines)
 
@@ -151,28 +150,29 @@ def twins() -> str:
     lines = ["| data set | rows with a twin | kernels gain on them | on the others |"]
     lines.append("| --- | ---: | ---: | ---: |")
     for dataset, label in SET_LABELS.items():
-        pairs = zip(
-            *(_of(records, dataset, m) for m in ("rnade-ensemble", *WITH_KERNELS)), strict=True
+        plain, kernels = (
+            {record["job"]["fold"]: record["result"] for record in _of(records, dataset, model)}
+            for model in ("rnade-ensemble", WITH_KERNELS)
         )
-        results = [(plain["result"], kernels["result"]) for plain, kernels in pairs]
-        if not results:
+        common = sorted(set(plain) & set(kernels))
+        if not common:
             continue
-        n, n_twins, gain, gain_of_others = np.sum(
-            [
-                (
-                    a["n_test"],
-                    a["n_twins"],
-                    a["n_test"] * (b["test"] - a["test"]),
-                    (a["n_test"] - a["n_twins"]) * (b["without_twins"] - a["without_twins"]),
-                )
-                for a, b in results
-            ],
-            axis=0,
-        )
-        of_twins = f"{(gain - gain_of_others) / n_twins:.2f}" if n_twins else ""
-        of_others = f"{gain_of_others / (n - n_twins):.2f}"
-        lines.append(f"| {label} | {n_twins / n:.0%} | {of_twins} | {of_others} |")
+        sums = np.sum([_twin_sums(plain[k], kernels[k]) for k in common], axis=0)
+        n_twins, n_others, gain_of_twins, gain_of_others = sums
+        of_twins = f"{gain_of_twins / n_twins:.2f}" if n_twins else ""
+        of_others = f"{gain_of_others / n_others:.2f}" if n_others else ""
+        share = n_twins / (n_twins + n_others)
+        lines.append(f"| {label} | {share:.0%} | {of_twins} | {of_others} |")
     return "\n".join(lines)
+
+
+def _twin_sums(plain: dict[str, Any], kernels: dict[str, Any]) -> tuple[float, ...]:
+    """A fold's rows with a twin and without, and the nats that kernels gain on each."""
+    n_others = plain["n_test"] - plain["n_twins"]
+    gain = plain["n_test"] * (kernels["test"] - plain["test"])
+    # Without such rows the records have no mean of theirs.
+    of_others = n_others * (kernels["without_twins"] - plain["without_twins"]) if n_others else 0.0
+    return plain["n_twins"], n_others, gain - of_others, of_others
 
 
 def common_values() -> str:

@@ -21,7 +21,7 @@ from benchmarks.measure import Timing  # noqa: E402
 from benchmarks.providers import Shape  # noqa: E402
 
 from rnade.backends import _cpu_products, _cpu_threads  # noqa: E402
-from rnade.reproduce.ensembles import CANDIDATES  # noqa: E402
+from rnade.reproduce.ensembles import CANDIDATES, WITH_KERNELS  # noqa: E402
 from rnade.reproduce.uci_folds import FoldRows  # noqa: E402
 
 
@@ -160,6 +160,26 @@ def test_scores_are_split_by_common_values():
         # The second column is Gaussian noise: its terms come near its negative entropy, no more.
         entropy = stats.norm.entropy()
         assert -entropy - 0.5 < split["others"] < -entropy + 0.4
+
+
+def test_gains_of_kernels_pair_records_of_one_fold(monkeypatch):
+    """Whatever the order of the records; a fold that only one model has is left out."""
+
+    def record(model, fold, n_twins, test, without_twins):
+        job = {"dataset": "boston", "model": model, "fold": fold}
+        own = {"n_test": 10, "n_twins": n_twins, "test": test, "without_twins": without_twins}
+        return {"job": job, "result": own}
+
+    records = [
+        record("rnade-ensemble", 0, 5, 1.0, 1.0),
+        record("rnade-ensemble", 1, 10, 2.0, None),  # every row has a twin
+        record(WITH_KERNELS, 1, 10, 5.0, None),
+        record(WITH_KERNELS, 0, 5, 2.0, 1.5),
+        record(WITH_KERNELS, 2, 0, 9.0, 9.0),
+    ]
+    monkeypatch.setattr(table1_page, "records_of", lambda name: dict(enumerate(records)))
+    # Of 15 twins those of fold 0 gain 10 - 2.5 nats together, those of fold 1 30.
+    assert table1_page.twins().splitlines()[2:] == ["| Boston housing | 75% | 2.50 | 0.50 |"]
 
 
 def test_the_page_of_table1_is_that_of_its_records():

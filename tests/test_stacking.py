@@ -1,5 +1,7 @@
 """Mixtures of densities weighted by held-out rows, and kernel densities among them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from sklearn.neighbors import KernelDensity
 from rnade.reproduce import get_experiment, kernels
 from rnade.reproduce.ensembles import CANDIDATES, WITH_KERNELS, Scored, fit_ensembles
 from rnade.reproduce.experiment import Choice
-from rnade.reproduce.repeats import has_common_value
+from rnade.reproduce.repeats import has_common_value, split_by_value
 from rnade.reproduce.runner import RecordFile, pending, run_plan
 from rnade.reproduce.stacking import PRIOR_ROWS, TOLERANCE, stacked, stacking_weights
 from rnade.reproduce.uci_folds import Fitted, FoldRows
@@ -50,14 +52,24 @@ def test_a_stack_is_the_weighted_sum_of_densities():
     )
 
 
-def test_a_row_that_no_density_can_score_is_named():
+@pytest.mark.parametrize(
+    ("of_row_3", "message"),
+    [
+        ([-np.inf, -np.inf], "Expected a density above 0 for every row; got 0 by all for 1 rows"),
+        ([np.nan, 0.0], "Expected numbers for every row; got NaN for 1 rows"),
+        ([np.inf, 0.0], "Expected finite densities for every row; got [+]inf for 1 rows"),
+    ],
+)
+def test_a_row_that_cannot_be_scored_is_named(of_row_3, message):
     given = np.zeros((5, 2))
-    given[3] = -np.inf
-    with pytest.raises(ValueError, match="got none for 1 rows, the first of which is row 3"):
+    given[3] = of_row_3
+    with pytest.raises(ValueError, match=f"{message}, the first of which is row 3"):
         stacking_weights(given)
-    given[3, 0] = np.nan
-    with pytest.raises(ValueError, match="row 3"):
-        stacking_weights(given)
+
+
+def test_weights_of_no_densities():
+    with pytest.raises(ValueError, match=r"Expected at least one density; got none\."):
+        stacking_weights(np.zeros((5, 0)))
 
 
 @pytest.mark.parametrize("D", [1, 2, 11])
@@ -109,6 +121,14 @@ def test_values_that_many_rows_have():
     assert has_common_value(rows, others, 2).tolist() == [[False, True, True], [False] * 3]
 
 
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf])
+def test_an_infinite_term_counts_for_its_own_part_alone(infinite):
+    is_common = np.array([[True, False], [True, True]])
+    terms = np.array([[1.0, infinite], [2.0, 3.0]])
+    assert split_by_value(terms, is_common) == (3.0, infinite)
+    assert split_by_value(terms, ~is_common) == (infinite, 3.0)
+
+
 def fold_with_twins(share, n=240):
     """Rows in four dimensions; a share of the test and training rows occur twice."""
     rng = np.random.default_rng(0)
@@ -135,6 +155,13 @@ def test_kernels_gain_where_rows_are_repeated(share, gains):
     assert with_kernels.details["held_out"] > fitted.details["held_out"] - 0.01
 
 
+def test_where_every_test_row_has_a_twin_no_others_have_a_mean():
+    fold = fold_with_twins(0.0)
+    (fitted,) = fit_ensembles([replace(fold, test=fold.train[:7])], CPU, True)
+    assert fitted.details["n_twins"] == 7
+    assert fitted.details["without_twins"] is None
+
+
 def test_an_ensemble_says_what_it_is_made_of():
     fold = fold_with_twins(0.0)
     (fitted,) = fit_ensembles([fold], CPU, True)
@@ -155,7 +182,16 @@ def test_a_candidate_that_diverged_is_left_out():
     kept = Scored(["a", "b"], broken, finite).usable()
     assert kept.names == ["b"]
     assert kept.held_out.shape == kept.test.shape == (3, 1)
-    assert Scored(["a", "b"], finite, broken).usable().names == ["b"]
+
+
+def test_test_rows_leave_no_candidate_out():
+    finite = np.zeros((3, 2))
+    broken = finite.copy()
+    broken[1, 0] = np.nan
+    with pytest.raises(ValueError, match="got nan for row 1 from a"):
+        Scored(["a", "b"], finite, broken).usable()
+    # What its held-out rows leave out may have any test scores.
+    assert Scored(["a", "b"], broken, broken).usable().names == ["b"]
 
 
 def test_both_rows_come_of_one_fit(monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """Table 1: the paper's protocol, its variants, ensembles, other libraries, dequantised data."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,17 @@ from rnade.reproduce.ensembles import fit_ensembles
 from rnade.reproduce.experiment import Choice, Context
 from rnade.reproduce.paper_protocol import Protocol, fit_paper, paper_members, search
 from rnade.reproduce.table1_dequantised import dequantised, rounding_steps
-from rnade.reproduce.table1_variants import OFTEN, PART, VARIANTS, by_rule, nats_by_value
+from rnade.reproduce.table1_variants import (
+    OFTEN,
+    PART,
+    VARIANTS,
+    _without_retraining,
+    by_rule,
+    nats_by_value,
+)
 from rnade.reproduce.uci_columns import COLUMNS
 from rnade.reproduce.uci_folds import FoldRows
+from rnade.reproduce.variant_families import VARIANT_FAMILIES
 from rnade.training import PAPER_GRID
 
 CPU = torch.device("cpu")
@@ -95,6 +104,9 @@ def test_nats_are_told_apart_by_whether_training_rows_repeat_a_value():
     assert told["n_repeated"] == 3 / 4
     assert told["repeated"] == pytest.approx(terms[:3, 0].sum() / 4)
     assert told["repeated"] + told["others"] == pytest.approx(terms.sum(1).mean())
+    terms[0, 0] = np.inf
+    infinite = nats_by_value(terms, FoldRows(0, train[:12], train[12:], test))
+    assert infinite == told | {"repeated": np.inf}
 
 
 @pytest.mark.parametrize(("skipped", "has"), [([3, 0], True), ([3, 1], False)])
@@ -103,6 +115,23 @@ def test_a_fold_without_a_clean_run_has_no_score_of_clean_runs(skipped, has):
     scores = by_rule(result)
     assert ("no_skips" in scores) == has
     assert (scores["paper"], scores["median"]) == (1.0, 2.0)
+    del result["rules"]["no_skips"]
+    assert "no_skips" not in by_rule(result)
+
+
+@pytest.mark.parametrize("clean", [0, 1, None])
+def test_clean_runs_are_scored_where_there_are_any(clean):
+    protocol = Protocol(PART[:2], recipe={"epochs": 1})
+    (found,) = search("gaussian", FOLDS[:1], CPU, protocol)
+    found = replace(found, skipped=np.array([int(c != clean) for c in range(2)]))
+    scores = _without_retraining(found, 0, 0, FOLDS[0])
+    assert scores.get("no_skips") == (None if clean is None else found.test[clean])
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace", *VARIANT_FAMILIES])
+def test_only_gaussians_have_the_papers_gradient_of_the_means(name):
+    is_gaussian = name not in ("laplace", "laplace-softplus")
+    assert Protocol().paper_recipe(name).scale_mean_gradient == is_gaussian
 
 
 def test_other_libraries_are_chosen_by_validation_and_fitted_to_all_rows():

@@ -78,6 +78,28 @@ def test_no_output_of_the_network_breaks_the_gradient(name, dtype):
         assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("z_sigma", [-1e10, -100.0, -3.71, -3.69, -2.5, 0.0, 3.7, 100.0])
+@pytest.mark.parametrize("name", [name for name in OLDER if name != "gaussian-written-out"])
+def test_the_reference_is_finite_where_torch_is(name, z_sigma):
+    family = VARIANT_FAMILIES[name](2)
+    x = torch.tensor([0.5], dtype=torch.float64)
+    # The second mean is the value itself, however narrow its component.
+    z = torch.tensor([[0.1, -0.1, 0.0, 0.5, z_sigma, z_sigma]], dtype=torch.float64)
+    z.requires_grad_()
+    value = family.log_prob(x, z)
+    (gradient,) = torch.autograd.grad(value.sum(), z)
+    told = family.reference_epilogue(x.numpy(), z.detach().numpy(), None)
+    np.testing.assert_allclose(told.log_prob, value.detach(), rtol=1e-10)
+    np.testing.assert_allclose(told.d_z, gradient, rtol=1e-9, atol=1e-12)
+    # The scale itself, without the bound that the mixture puts on it.
+    z_own = torch.tensor(z_sigma, dtype=torch.float64, requires_grad=True)
+    log_scale = family._log_scale(z_own)
+    (slope,) = torch.autograd.grad(log_scale, z_own)
+    np.testing.assert_allclose(
+        family._reference_log_scale(np.array(z_sigma)), [log_scale.item(), slope], rtol=1e-10
+    )
+
+
 @pytest.mark.parametrize(("z_sigma", "usable"), [(-1.5, True), (-1.7, False)])
 def test_written_out_float32_loses_scales_below_its_last_digit(z_sigma, usable):
     """log(1 + exp(10 z)) is 3e-7 and 4e-8: half a digit of 1 in float32 is 6e-8."""

@@ -1,4 +1,4 @@
-"""RNADEs of several settings and orders of the columns, weighted by rows they have not seen.
+"""RNADEs of several settings and orders of the columns, weighted by rows outside their training.
 
 Two rows of Table 1 come of one fit: the networks alone, and with kernel densities of the training
 rows among them.
@@ -76,7 +76,8 @@ class Scored:
     names : list
         What each candidate is, for the record.
     held_out : array of shape (N, C)
-        Of the training rows, each by models that were not fitted to it.
+        Of the training rows, each by models that were not trained on it, though a network's
+        training was stopped by it.
     test : array of shape (B, C)
         Of the test rows, by all models of a candidate.
     """
@@ -94,10 +95,24 @@ class Scored:
         )
 
     def usable(self) -> "Scored":
-        """Those candidates that gave every row a number: one that diverged gets no weight."""
-        everything = np.concatenate([self.held_out, self.test])
-        good = np.flatnonzero(np.isfinite(everything).all(0))
-        return Scored([self.names[c] for c in good], self.held_out[:, good], self.test[:, good])
+        """Those candidates that gave every held-out row a number: a diverged one gets no weight.
+
+        Raises
+        ------
+        ValueError
+            If one of them gives a test row none; test rows choose nothing, so it is not left out.
+        """
+        good = np.flatnonzero(np.isfinite(self.held_out).all(0))
+        names, test = [self.names[c] for c in good], self.test[:, good]
+        bad = np.argwhere(~np.isfinite(test))
+        if len(bad):
+            row, c = bad[0]
+            raise ValueError(
+                "Expected finite log densities of the test rows from every candidate that has them"
+                f" for all held-out rows; got {test[row, c]} for row {row} from {names[c]}. Give"
+                " its scales a larger floor, or do not try it."
+            )
+        return Scored(names, self.held_out[:, good], test)
 
 
 def fit_ensembles(
@@ -109,8 +124,9 @@ def fit_ensembles(
     in random ones. Each leaves out an eighth of the training rows, which stops it early; a
     setting's density is the mean of its eight. All settings, orders and folds train as one bank.
     A setting's weight is the one that makes the left-out rows most likely, each scored by the
-    model that left it out. Kernel densities on the training rows compete for weight likewise:
-    each row is scored by kernels on the other seven parts.
+    model that left it out: not trained on it, though stopped by it, and with a floor and starting
+    biases that come from all training rows. Kernel densities on the training rows compete for
+    weight without that advantage: each row is scored by kernels on the other seven parts.
     """
     tried = CANDIDATES[::2] if quick else CANDIDATES
     tried_kernels = kernels.SETTINGS[::7] if quick else kernels.SETTINGS
@@ -145,7 +161,7 @@ def _mixed(candidates: Scored, is_twin: NDArray[np.bool_]) -> tuple[Array, dict[
     scores = stacked(kept.test, weights)
     return scores, {
         "n_twins": int(is_twin.sum()),
-        "without_twins": float(scores[~is_twin].mean()),
+        "without_twins": None if is_twin.all() else float(scores[~is_twin].mean()),
         "held_out": float(stacked(kept.held_out, weights).mean()),
         "weights": [
             {

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from rnade.families import GaussianMixture
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.nn.bank import AbstractTrainable
@@ -66,7 +67,7 @@ class Protocol:
     def paper_recipe(self, family: str) -> Recipe:
         """The paper's recipe with the changes; its heuristic is for mixtures of Gaussians only."""
         recipe = PAPER.with_changes(**self.recipe)
-        gaussian = family.startswith("gaussian")
+        gaussian = isinstance(any_family(family, n_components=1), GaussianMixture)
         return recipe if gaussian else recipe.with_changes(scale_mean_gradient=False)
 
 

@@ -32,3 +32,25 @@ def has_common_value(rows: Array, others: Array, fewest: float) -> NDArray[np.bo
         values, counts = np.unique(column, return_counts=True)
         found[:, d] = np.isin(rows[:, d], values[counts >= fewest])
     return found
+
+
+def split_by_value(terms: Array, is_common: NDArray[np.bool_]) -> tuple[float, float]:
+    """Nats a row that common values give, and those that all others give.
+
+    An infinite term counts for its own part alone.
+
+    Parameters
+    ----------
+    terms : array of shape (B, D)
+        log p(x_d | x_<d).
+    is_common : array of shape (B, D)
+        As `has_common_value` says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> split_by_value(np.array([[2.0, -np.inf], [4.0, 1.0]]), np.array([[True, False]] * 2))
+    (3.0, -inf)
+    """
+    common, others = (np.where(at, terms, 0.0).sum(1).mean() for at in (is_common, ~is_common))
+    return float(common), float(others)

@@ -1,6 +1,7 @@
-"""Weights of a mixture of densities, by rows that none of them has seen."""
+"""Weights of a mixture of densities, by rows that none of them was trained on."""
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from rnade.families.base import Array
@@ -26,7 +27,8 @@ def stacking_weights(log_densities: Array) -> Array:
     Parameters
     ----------
     log_densities : array of shape (N, C)
-        Log p_c(x_i) of rows that density c was not fitted to; -inf is a density of 0.
+        Log p_c(x_i) of rows that density c was not trained on, though they may have stopped its
+        training; -inf is a density of 0.
 
     Returns
     -------
@@ -36,7 +38,7 @@ def stacking_weights(log_densities: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row has no finite log density at all.
+        If there is no density, a log density is NaN or +inf, or a row has a density of 0 by all.
 
     References
     ----------
@@ -48,22 +50,30 @@ def stacking_weights(log_densities: Array) -> Array:
     >>> stacking_weights(np.log([[0.9, 0.1]] * 200 + [[0.1, 0.9]] * 100)).round(2)
     array([0.71, 0.29])
     """
+    N, C = log_densities.shape
+    if not C:
+        raise ValueError("Expected at least one density; got none. Add one that scores all rows.")
     largest = log_densities.max(1, keepdims=True)
-    if not np.isfinite(largest).all():
-        rows = np.flatnonzero(~np.isfinite(largest[:, 0]))
-        raise ValueError(
-            "Expected of each row at least one finite log density, and none above; got none for"
-            f" {len(rows)} rows, the first of which is row {rows[0]}. Leave out densities that"
-            " were not fitted, or add a broad one."
-        )
+    _refuse(np.isnan(largest), "numbers", "NaN", "Leave out densities that diverged")
+    _refuse(largest == np.inf, "finite densities", "+inf", "Give the densities' scales a floor")
+    _refuse(largest == -np.inf, "a density above 0", "0 by all", "Add a broad density")
     p = np.exp(log_densities - largest)
-    N, C = p.shape
     w = np.full(C, 1 / C)
     while True:
         gains = ((1 / (p @ w)) @ p + PRIOR_ROWS / (C * w)) / (N + PRIOR_ROWS)
         if gains.max() <= 1 + TOLERANCE:
             return w
         w = w * gains
+
+
+def _refuse(bad: NDArray[np.bool_], expected: str, came: str, advice: str) -> None:
+    """Raise if any row is bad, and name the first; `bad` has the shape (N, 1)."""
+    rows = np.flatnonzero(bad)
+    if len(rows):
+        raise ValueError(
+            f"Expected {expected} for every row; got {came} for {len(rows)} rows, the first of"
+            f" which is row {rows[0]}. {advice}."
+        )
 
 
 def stacked(log_densities: Array, weights: Array) -> Array:

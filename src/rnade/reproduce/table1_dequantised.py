@@ -13,6 +13,7 @@ import numpy as np
 
 from rnade.data import DataStore, UciSet, load_uci
 from rnade.families.base import Array
+from rnade.reproduce.ensembles import WITH_KERNELS
 from rnade.reproduce.uci_table import AbstractUciTable
 
 NOISE_SEED = 0
@@ -36,7 +37,7 @@ class Table1Dequantised(AbstractUciTable):
         "rnade-mog",
         "rnade-default",
         "rnade-ensemble",
-        "rnade-ensemble-kernels",
+        WITH_KERNELS,
         "gaussian-mixture",
         "kernel-density",
         "zuko-nsf",

@@ -25,7 +25,7 @@ from rnade.reproduce.paper_protocol import (
     search,
     terms_of,
 )
-from rnade.reproduce.repeats import has_common_value
+from rnade.reproduce.repeats import has_common_value, split_by_value
 from rnade.reproduce.runner import Job, Record
 from rnade.reproduce.statistics import over_folds
 from rnade.reproduce.targets import targets
@@ -234,8 +234,9 @@ def _protocol(variant: Variant, *, quick: bool) -> Protocol:
 
 
 def _without_retraining(found: Searched, c: int, one: int, fold: FoldRows) -> dict[str, float]:
-    """Test scores by the rules that need no further training."""
+    """Test scores by the rules that need no further training, where they apply."""
     clean = np.where(found.skipped == 0, found.validation, -np.inf)
+    of_clean = {"no_skips": float(found.test[clean.argmax()])} if np.isfinite(clean).any() else {}
     best = np.argsort(-found.validation)[:10]
     by_conditional = np.nan_to_num(found.validation_terms, nan=-np.inf).argmax(0)
     conditionals = np.arange(len(by_conditional))
@@ -243,7 +244,7 @@ def _without_retraining(found: Searched, c: int, one: int, fold: FoldRows) -> di
     return {
         "before": float(found.test[c]),
         "one_setting_before": float(found.test[one]),
-        "no_skips": float(found.test[clean.argmax()]),
+        **of_clean,
         "by_conditional": float(found.test_terms.T[conditionals, by_conditional].sum()),
         "averaged": float((np.logaddexp.reduce(each) - np.log(len(each))).mean()),
         "best_by_test": float(np.nanmax(found.test)),
@@ -253,18 +254,15 @@ def _without_retraining(found: Searched, c: int, one: int, fold: FoldRows) -> di
 def nats_by_value(terms: Array, fold: FoldRows) -> dict[str, float]:
     """What a test row's nats come from: values that training rows hold often, and all others."""
     often = has_common_value(fold.test, fold.all_training, OFTEN)
-    return {
-        "n_repeated": float(often.sum(1).mean()),
-        "repeated": float((terms * often).sum(1).mean()),
-        "others": float((terms * ~often).sum(1).mean()),
-    }
+    repeated, others = split_by_value(terms, often)
+    return {"n_repeated": float(often.sum(1).mean()), "repeated": repeated, "others": others}
 
 
 def by_rule(result: Mapping[str, Any]) -> dict[str, Any]:
     """Give a fold's scores by rule; where no run went without a bad update, that rule has none."""
     scores = {**result, **result["rules"]}
     if 0 not in result["grid_skipped"]:
-        del scores["no_skips"]
+        scores.pop("no_skips", None)  # older records have some run's there
     return scores
 
 

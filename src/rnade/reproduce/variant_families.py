@@ -14,6 +14,7 @@ import math
 import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.special import expit
 from torch import Tensor
 from torch.nn import functional
 
@@ -59,10 +60,9 @@ class AbstractSoftplusMixture(AbstractMixture):
         """The paper's, at the z that gives it the same mixture, and the chain rule."""
         z_alpha, z_mu, z_sigma = np.split(z, 3, axis=-1)
         logits, d_logits = self._reference_logits(z_alpha)
-        y = SLOPE * z_sigma
-        softplus = np.logaddexp(0, y)
-        printed = np.concatenate([logits, z_mu, np.log(softplus / SLOPE)], axis=-1)
-        slopes = [d_logits, np.ones_like(z_mu), SLOPE / (1 + np.exp(-y)) / softplus]
+        log_scale, d_log_scale = self._reference_log_scale(z_sigma)
+        printed = np.concatenate([logits, z_mu, log_scale], axis=-1)
+        slopes = [d_logits, np.ones_like(z_mu), d_log_scale]
         log_prob, d_printed, d_x = super().reference_epilogue(x, printed, log_floor)
         return Epilogue(log_prob, d_printed * np.concatenate(slopes, axis=-1), d_x)
 
@@ -74,6 +74,16 @@ class AbstractSoftplusMixture(AbstractMixture):
         inside = y.masked_fill(exponential, 0.0)
         curved = functional.softplus(inside, threshold=LINEAR_ABOVE).log()
         return torch.where(exponential, y, curved) - math.log(SLOPE)
+
+    @staticmethod
+    def _reference_log_scale(z_sigma: Array) -> tuple[Array, Array]:
+        """The same and its derivative, in NumPy."""
+        y = SLOPE * z_sigma
+        exponential = y < EXPONENTIAL_BELOW
+        inside = np.where(exponential, 0.0, y)
+        softplus = np.logaddexp(0, inside)
+        log_scale = np.where(exponential, y, np.log(softplus)) - math.log(SLOPE)
+        return log_scale, SLOPE * np.where(exponential, 1.0, expit(inside) / softplus)
 
     @staticmethod
     def _logits(z_alpha: Tensor) -> Tensor:
