@@ -124,7 +124,7 @@ def _chosen_rows() -> dict[str, Row]:
             for H, decay in sizes
         ]
 
-    gaussians = settings("gaussian", (1024, 5.0), (256, 5.0), (256, 1.0), (256, 20.0))
+    gaussians = settings("gaussian", (1024, 5.0), (256, 5.0), (256, 1.0))
     orders = rnade("gaussian", 1024, 3, _ADAM, residuals=True, n_orders=N_ORDERS)
     return {
         "mog": Row("MoG, chosen", None, mixtures),
