@@ -1,6 +1,7 @@
 """Fixtures, and the tables of named constructors over which the property tests run."""
 
 import os
+import signal
 
 # The test processes share the cores; threads within each would only get in each other's way.
 # Before torch is imported, and for the interpreters that tests start.
@@ -137,3 +138,10 @@ def data_folder() -> Path:
     if not folder:
         pytest.skip("RNADE_DATA names no data folder")
     return Path(folder)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heed_interrupts():
+    """Have Ctrl-C raise, also where the shell that started the tests has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
