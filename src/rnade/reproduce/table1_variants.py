@@ -34,6 +34,7 @@ from rnade.reproduce.uci_table import FOLD_SEED, SET_LABELS, row_facts
 
 # A third of the paper's grid: every number of components, and rates and decays apart.
 PART = tuple(itertools.product((2, 5, 10, 20), (0.1, 0.025), (2.0, 1.0, 0.1, 0.0)))
+ON_PART = Protocol(PART)
 # Training rows that hold a value before it counts as repeated.
 OFTEN = 5
 
@@ -53,7 +54,7 @@ class Variant:
     """
 
     label: str
-    protocol: Protocol
+    protocol: Protocol = ON_PART
     family: str = "gaussian"
     fold_seed: int = FOLD_SEED
 
@@ -64,7 +65,7 @@ def _changed(label: str, **changes: Any) -> Variant:
 
 VARIANTS = {
     "paper": _changed("as the paper says"),
-    "laplace": Variant("mixtures of Laplaces", Protocol(PART), family="laplace"),
+    "laplace": Variant("mixtures of Laplaces", family="laplace"),
     "broad": _changed("scales start broad", broad_start=True),
     "broad-laplace": Variant(
         "Laplaces, scales start broad", Protocol(PART, broad_start=True), family="laplace"
@@ -89,30 +90,23 @@ VARIANTS = {
     "sigmoid": _changed("sigmoid units", activation="sigmoid"),
     "random-order": _changed("columns in a random order", order="random"),
     "variance": Variant(
-        "gradient of the means times the variance, as in Newton's method",
-        Protocol(PART),
-        family="gaussian-newton",
+        "gradient of the means times the variance, as in Newton's method", family="gaussian-newton"
     ),
     "softplus": Variant(
         "scales log(1 + exp(10 z)) / 10, as in old parts of the authors' code",
-        Protocol(PART),
         family="gaussian-softplus",
     ),
     "softplus-written-out": Variant(
-        "such scales, where float32 rounds them to 0 below 6e-9",
-        Protocol(PART),
-        family="gaussian-written-out",
+        "such scales, where float32 rounds them to 0 below 6e-9", family="gaussian-written-out"
     ),
     "softplus-tanh": Variant(
-        "such scales, and fractions softmax(10 tanh z)",
-        Protocol(PART),
-        family="gaussian-softplus-tanh",
+        "such scales, and fractions softmax(10 tanh z)", family="gaussian-softplus-tanh"
     ),
     "softplus-laplace": Variant(
-        "mixtures of Laplaces with such scales", Protocol(PART), family="laplace-softplus"
+        "mixtures of Laplaces with such scales", family="laplace-softplus"
     ),
-    "folds-1": Variant("other folds", Protocol(PART), fold_seed=1),
-    "folds-2": Variant("other folds again", Protocol(PART), fold_seed=2),
+    "folds-1": Variant("other folds", fold_seed=1),
+    "folds-2": Variant("other folds again", fold_seed=2),
 }
 
 # How models of a searched grid are chosen and finished, as the table calls it.
