@@ -109,7 +109,7 @@ def fit_paper(
 
     All settings and folds train as one bank. In each fold the setting with the best validation
     score is then trained afresh on all training rows, until their log-likelihood is that of the
-    training rows at the chosen iteration.
+    training rows at the chosen iteration; where that fails, the searched model stands.
     """
     protocol = QUICK if quick else PAPER_PROTOCOL
     searched = search(family, folds, device, protocol)
@@ -125,7 +125,7 @@ def fit_paper(
             "validation": trial.best_score,
             "train_at_best": trial.train_at_best,
             "best_epoch": trial.best_epoch,
-            "retrained_epochs": len(final.history) - 1,
+            "retrained_epochs": len(final.history) - 1 if final is not trial else None,
             "before_retraining": float(found.test[c]),
             "n_settings": len(protocol.grid),
             "n_diverged": sum(t.diverged is not None for t in found.trials),
@@ -161,7 +161,10 @@ def retrained(
     searched: Sequence[Searched],
     chosen: Sequence[int],
 ) -> list[Trained]:
-    """Train each fold's chosen setting afresh on all its training rows, by the paper's rule."""
+    """Train each fold's chosen setting afresh on all its training rows, by the paper's rule.
+
+    Where the training fails, the searched model is given.
+    """
     recipe = protocol.paper_recipe(family)
     members = [
         _member(
@@ -174,7 +177,23 @@ def retrained(
         )
         for fold, found, c in zip(folds, searched, chosen, strict=True)
     ]
-    return train(members)
+    models = [found.trials[c] for found, c in zip(searched, chosen, strict=True)]
+    return [
+        again if worth_keeping(again, model, fold) else model
+        for again, model, fold in zip(train(members), models, folds, strict=True)
+    ]
+
+
+def worth_keeping(again: Trained, model: Trained, fold: FoldRows) -> bool:
+    """Whether a model trained again on all training rows is worth more than the one before.
+
+    It is if it reached its target, what the model before had on the rows that it was trained on,
+    or if at least it gives all training rows as much as that model does. Otherwise it broke: large
+    rates may throw a run back from which it does not recover in the epochs that are left.
+    """
+    n, n_held_out = len(fold.train), len(fold.validation)
+    before = (n * model.train_at_best + n_held_out * model.best_score) / (n + n_held_out)
+    return again.train_at_best >= min(model.train_at_best, before)
 
 
 def paper_members(

@@ -13,7 +13,7 @@ from rnade.families import GaussianMixture
 from rnade.families.base import Array
 from rnade.nn import FVBNModule
 from rnade.reproduce.banks import trained_bank
-from rnade.reproduce.paper_protocol import GRID, N_HIDDEN
+from rnade.reproduce.paper_protocol import GRID, N_HIDDEN, worth_keeping
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import PAPER, PAPER_GRID, Member, RowSet, Trained
 
@@ -30,7 +30,7 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
 
     In each fold, for each conditional, the network with the best validation score is chosen. It
     is then trained afresh on all training rows, until their log-likelihood is that of the training
-    rows at the chosen iteration.
+    rows at the chosen iteration; where that fails, the chosen network stands.
     """
     grid = GRID[::48] if quick else GRID
     recipe = PAPER.with_changes(epochs=20) if quick else PAPER
@@ -52,17 +52,19 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
     places = [searched.best_of_each_model(range(k, len(members), n)) for k in range(n)]
     chosen = _by_fold(searched.results(list(itertools.chain(*places))), n)
 
-    again = []
+    members = []
     for fold, pairs, found in zip(folds, places, chosen, strict=True):
         rows = RowSet(tensor(fold.all_training), fold.number)
         start = _starts(rows)
         for (m, d), network in zip(pairs, found, strict=True):
             networks, own = start[grid[m // n][0]].networks, recipes[m // n]
-            again.append(Member(networks[d], own, rows, network.train_at_best))
-    final = _by_fold(trained_bank(again).results(), n)
+            members.append(Member(networks[d], own, rows, network.train_at_best))
+    final = _by_fold(trained_bank(members).results(), n)
 
-    for fold, pairs, found, last in zip(folds, places, chosen, final, strict=True):
+    for fold, pairs, found, again in zip(folds, places, chosen, final, strict=True):
         settings = [grid[m // n] for m, _ in pairs]
+        kept = [worth_keeping(*both, fold) for both in zip(again, found, strict=True)]
+        last = [a if keep else f for a, f, keep in zip(again, found, kept, strict=True)]
         details = {
             "n_components": [K for K, _, _ in settings],
             "learning_rate": [rate for _, rate, _ in settings],
@@ -70,7 +72,10 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
             "validation": sum(network.best_score for network in found),
             "train_at_best": sum(network.train_at_best for network in found),
             "best_epoch": [network.best_epoch for network in found],
-            "retrained_epochs": [len(network.history) - 1 for network in last],
+            "retrained_epochs": [
+                len(network.history) - 1 if keep else None
+                for network, keep in zip(last, kept, strict=True)
+            ],
             "before_retraining": float(_scores(found, fold.test).mean()),
             "n_settings": len(grid),
         }
