@@ -319,6 +319,24 @@ def test_run_away_scales_and_values_are_clamped_as_in_torch(name, dtype, z_sigma
             assert_close(g, e, tolerance, what)
 
 
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_outputs_for_the_fractions_do_not_swallow_the_density(name, dtype):
+    """A constant added to all of them changes nothing, however large."""
+    family = make_family(name, 3)
+    x, parameters, _ = problem(family, (1, 8, 5, 6, 3), dtype=dtype)
+    parameters.V[..., :3] = 0
+    fractions = torch.tensor([0.0, 1.0, 3.0], dtype=dtype)
+    results = []
+    for constant in (0.0, 2.0**20 if dtype == torch.float32 else 2.0**50):
+        parameters.b[..., :3] = fractions + constant
+        results.append(value_and_gradients(cpu, x, parameters, family, "relu"))
+    (terms, gradients), (shifted, found) = results
+    torch.testing.assert_close(shifted, terms)
+    for g, e in zip(found, gradients, strict=True):
+        torch.testing.assert_close(g, e)
+
+
 def test_a_floor_of_zero_is_no_floor():
     family = make_family("gaussian", 2)
     x, parameters, _ = problem(family, (1, 4, 3, 5, 2))

@@ -294,6 +294,27 @@ def test_gradient_is_finite_for_run_away_outputs():
 
 
 @needs_kernels
+def test_gradient_is_the_same_for_large_outputs_of_the_fractions():
+    """A constant added to all of them changes nothing, however large."""
+    for name in ("gaussian-4", "laplace-4"):
+        family = FAMILIES[name]
+        x, parameters, order = draw(family, "bank")
+        parameters.V[..., :4] = 0
+        results = []
+        for constant in (0.0, 2.0**20):
+            parameters.b[..., :4] = torch.arange(4.0) + constant
+            order_32, x_32, *rest = moved(order, x, *parameters)
+
+            def total(x, p, family=family, order=order_32):
+                return gpu.log_conditionals(x, p, family, "relu", order).sum()
+
+            terms = total(x_32, Parameters(*rest))
+            results.append([terms, *gradients(total, x_32, Parameters(*rest))])
+        for got, expected in zip(*results, strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
 def test_gradient_of_a_gradient_is_refused():
     family = GaussianMixture(1)
     x, parameters, _ = draw(family, "ones")

@@ -156,15 +156,19 @@ def _mixture(
     for s in range(0, R, LANES):
         _columns(z, s, stride, scratch)
         x_s = load(x, s)
-        largest = like(x_s, -math.inf)
-        largest_alpha = largest
+        largest_alpha = like(x_s, -math.inf)
         for k in range(0, n, LANES):
             z_alpha = load(scratch, k)
+            largest_alpha = where_less(largest_alpha, z_alpha, z_alpha, largest_alpha)
+        largest = like(x_s, -math.inf)
+        for k in range(0, n, LANES):
+            # Without its largest, which could be large enough to swallow the rest of a term.
+            z_alpha = load(scratch, k) - largest_alpha
             log_sigma, precision, slope = _scale(load(scratch, sigma_at + k), log_floor, flags)
             u = _clamp((x_s - load(scratch, mu_at + k)) * precision, U_BOUND)
             term = z_alpha + _log_kernel(u, shape) - log_sigma
             largest = where_less(largest, term, term, largest)
-            largest_alpha = where_less(largest_alpha, z_alpha, z_alpha, largest_alpha)
+            store(scratch, k, z_alpha)
             store(scratch, mu_at + k, u)
             store(scratch, sigma_at + k, precision)
             store(scratch, slope_at + k, slope)
@@ -172,7 +176,7 @@ def _mixture(
         total, total_alpha = like(x_s, 0.0), like(x_s, 0.0)
         for k in range(0, n, LANES):
             term = exp(load(scratch, term_at + k) - largest)
-            alpha = exp(load(scratch, k) - largest_alpha)
+            alpha = exp(load(scratch, k))
             total = total + term
             total_alpha = total_alpha + alpha
             store(scratch, term_at + k, term)
@@ -180,7 +184,7 @@ def _mixture(
         store(
             log_p,
             s,
-            (largest - largest_alpha) + (log(total) - log(total_alpha)) - like(x_s, constant),
+            largest + (log(total) - log(total_alpha)) - like(x_s, constant),
         )
         if flags & GRADIENT:
             share, share_alpha = load(weight, s) / total, load(weight, s) / total_alpha

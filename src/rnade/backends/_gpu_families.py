@@ -142,9 +142,10 @@ def mixture(
     u = tl.where(u_free > U_BOUND, U_BOUND, tl.where(u_free < -U_BOUND, -U_BOUND, u_free))
     gaussian: tl.constexpr = FAMILY == "gaussian"
     log_kernel = -0.5 * u * u - LOG_SQRT_2PI if gaussian else -tl.abs(u) - LOG_2
-    # Fractions are normalised at the end, so that the two sums need not wait for each other.
-    top_alpha = tl.max(z_alpha, 1)
-    log_total = top_alpha + tl.log(tl.sum(tl.exp(z_alpha - top_alpha[:, None]), 1))
+    # Without its largest, which could be large enough to swallow the rest of a sum. Fractions are
+    # normalised at the end, so that the two sums need not wait for each other.
+    z_alpha = z_alpha - tl.max(z_alpha, 1)[:, None]
+    log_total = tl.log(tl.sum(tl.exp(z_alpha), 1))
     joint = z_alpha + log_kernel - log_sigma  # -inf where there is no component
     top = tl.max(joint, 1)
     log_joint = top + tl.log(tl.sum(tl.exp(joint - top[:, None]), 1))

@@ -58,11 +58,11 @@ class Protocol:
     order: str = "raster"
     early_stopping: bool = True
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, family: str) -> dict[str, Any]:
         """What results depend on, for the record."""
         own = {**asdict(self), "grid": [list(setting) for setting in self.grid]}
         own["decayed"] = list(self.decayed)
-        return own | {"n_hidden": N_HIDDEN, "recipe": asdict(self.paper_recipe("gaussian"))}
+        return own | {"n_hidden": N_HIDDEN, "recipe": asdict(self.paper_recipe(family))}
 
     def paper_recipe(self, family: str) -> Recipe:
         """The paper's recipe with the changes; its heuristic is for mixtures of Gaussians only."""
@@ -137,7 +137,7 @@ def search(
     family: str,
     folds: Sequence[FoldRows],
     device: torch.device,
-    protocol: Protocol = PAPER_PROTOCOL,
+    protocol: Protocol,
 ) -> list[Searched]:
     """Train the whole grid in all folds as one bank, and score each model."""
     trained = train(paper_members(family, folds, device, protocol))
@@ -145,7 +145,7 @@ def search(
     validations = _mean_terms(trained, [fold.validation for fold in folds])
     scores = validations.sum(1)
     usable = np.where(np.isfinite(scores), scores, -np.inf)
-    skipped = np.array([sum(row["skipped"] for row in t.history) for t in trained])
+    skipped = np.array([t.history[-1]["skipped"] for t in trained])
     n = len(folds)
     return [
         Searched(trained[k::n], usable[k::n], validations[k::n], tests[k::n], skipped[k::n])
@@ -179,28 +179,26 @@ def retrained(
     ]
     models = [found.trials[c] for found, c in zip(searched, chosen, strict=True)]
     return [
-        again if worth_keeping(again, model, fold) else model
-        for again, model, fold in zip(train(members), models, folds, strict=True)
+        again if worth_keeping(again, model) else model
+        for again, model in zip(train(members), models, strict=True)
     ]
 
 
-def worth_keeping(again: Trained, model: Trained, fold: FoldRows) -> bool:
-    """Whether a model trained again on all training rows is worth more than the one before.
+def worth_keeping(again: Trained, model: Trained) -> bool:
+    """Whether a model trained again on all training rows took, or broke.
 
-    It is if it reached its target, what the model before had on the rows that it was trained on,
-    or if at least it gives all training rows as much as that model does. Otherwise it broke: large
-    rates may throw a run back from which it does not recover in the epochs that are left.
+    It took if it gives them at least what the model before gave to rows that it had not seen, or
+    to its own. Large rates may throw a run back so far that it does not recover in the epochs that
+    are left.
     """
-    n, n_held_out = len(fold.train), len(fold.validation)
-    before = (n * model.train_at_best + n_held_out * model.best_score) / (n + n_held_out)
-    return again.train_at_best >= min(model.train_at_best, before)
+    return again.train_at_best >= min(model.train_at_best, model.best_score)
 
 
 def paper_members(
     family: str,
     folds: Sequence[FoldRows],
     device: torch.device,
-    protocol: Protocol = PAPER_PROTOCOL,
+    protocol: Protocol,
 ) -> list[Member]:
     """Give the models of the grid in all folds, setting by setting."""
     sets = [

@@ -72,9 +72,7 @@ VARIANTS = {
     "paper": _changed("as the paper says"),
     "laplace": Variant("mixtures of Laplaces", family="laplace"),
     "broad": _changed("scales start broad", broad_start=True),
-    "broad-laplace": _changed(
-        "Laplaces, scales start broad", family="laplace", broad_start=True
-    ),
+    "broad-laplace": _changed("Laplaces, scales start broad", family="laplace", broad_start=True),
     "released": _changed(
         "scales start broad, decay of c too, momentum 0.9: the authors' released code",
         broad_start=True,
@@ -227,7 +225,7 @@ def _job(dataset: str, name: str, fold: int, *, quick: bool) -> Job:
         "fold_seed": variant.fold_seed,
         "quick": quick,
         "family": variant.family,
-        **_protocol(variant, quick=quick).settings(),
+        **_protocol(variant, quick=quick).settings(variant.family),
     }
     return Job({"dataset": dataset, "model": name, "fold": fold}, settings)
 

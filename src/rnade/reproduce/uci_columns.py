@@ -1,23 +1,17 @@
 """The columns of Table 1."""
 
-import dataclasses
 from functools import partial
 
 from rnade.reproduce import peers, uci_fvbn, uci_mfa
 from rnade.reproduce.ensembles import KERNEL_SETTINGS, WITH_KERNELS, fit_ensembles
 from rnade.reproduce.ensembles import SETTINGS as ENSEMBLE_SETTINGS
-from rnade.reproduce.paper_protocol import COMPONENTS, DECAYS, N_HIDDEN, RATES, fit_paper
+from rnade.reproduce.paper_protocol import PAPER_PROTOCOL, fit_paper
 from rnade.reproduce.uci_folds import Column
 from rnade.reproduce.uci_models import fit_default, fit_gaussian
-from rnade.training import PAPER
 
-_PAPER_SETTINGS = {
-    "components": list(COMPONENTS),
-    "rates": list(RATES),
-    "decays": list(DECAYS),
-    "n_hidden": N_HIDDEN,
-    "recipe": dataclasses.asdict(PAPER),
-}
+
+def _paper(label: str, family: str) -> Column:
+    return Column(label, partial(fit_paper, family), PAPER_PROTOCOL.settings(family))
 
 
 def _flow(kind: str) -> Column:
@@ -39,8 +33,8 @@ COLUMNS = {
     "gaussian": Column("Gaussian", fit_gaussian, {}),
     "mfa": Column("MFA", uci_mfa.fit_mfa, uci_mfa.SETTINGS),
     "fvbn": Column("FVBN", uci_fvbn.fit_fvbn, uci_fvbn.SETTINGS),
-    "rnade-mog": Column("RNADE-MoG", partial(fit_paper, "gaussian"), _PAPER_SETTINGS),
-    "rnade-mol": Column("RNADE-MoL", partial(fit_paper, "laplace"), _PAPER_SETTINGS),
+    "rnade-mog": _paper("RNADE-MoG", "gaussian"),
+    "rnade-mol": _paper("RNADE-MoL", "laplace"),
     "rnade-default": Column("RNADE(), our default", fit_default, {}),
     "rnade-ensemble": Column("RNADE, ensemble", fit_ensembles, ENSEMBLE_SETTINGS),
     WITH_KERNELS: Column("RNADE, ensemble with kernels", fit_ensembles, KERNEL_SETTINGS),

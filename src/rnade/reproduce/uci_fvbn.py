@@ -63,7 +63,7 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
 
     for fold, pairs, found, again in zip(folds, places, chosen, final, strict=True):
         settings = [grid[m // n] for m, _ in pairs]
-        kept = [worth_keeping(*both, fold) for both in zip(again, found, strict=True)]
+        kept = [worth_keeping(*both) for both in zip(again, found, strict=True)]
         last = [a if keep else f for a, f, keep in zip(again, found, kept, strict=True)]
         details = {
             "n_components": [K for K, _, _ in settings],
