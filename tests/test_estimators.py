@@ -30,7 +30,12 @@ from rnade import (
 )
 from rnade.estimators.base import AbstractAutoregressiveEstimator
 from rnade.estimators.density import Rows
-from rnade.exceptions import CheckpointError, SpikeWarning, TrainingWarning
+from rnade.exceptions import (
+    CheckpointError,
+    SpikeWarning,
+    TrainingDivergedError,
+    TrainingWarning,
+)
 from rnade.nn import RNADEModule
 
 QUICK = {"n_hidden": 8, "epochs": 6, "random_state": 0, "device": "cpu"}
@@ -239,6 +244,35 @@ def test_retraining_uses_all_rows_and_stops_at_the_same_likelihood():
     reached = [row["train"] for row in model.retrain_history_]
     assert all(score < target for score in reached[:-1])
     assert reached[-1] >= target or len(reached) == 31
+
+
+def test_training_again_on_four_rows_takes():
+    """One row is held out, so that its score has no standard error."""
+    model = RNADE(retrain=True, n_components=1, sigma_floor=0.1, **ONE).fit(make_X(4))
+    assert model.retrain_history_
+
+
+@pytest.mark.parametrize("how", ["diverges", "ends far below"])
+def test_where_training_again_breaks_the_first_model_is_kept(how, monkeypatch):
+    X = make_X()
+    first = RNADE(**ONE).fit(X)
+    train = RNADE._train
+
+    def train_badly(self, training, held_out, seed, target):
+        module, outcome = train(self, training, held_out, seed, target)
+        if held_out is None and how == "diverges":
+            raise TrainingDivergedError("Training diverged in epoch 3.")
+        if held_out is None:
+            module.b.data += 5
+        return module, outcome
+
+    monkeypatch.setattr(RNADE, "_train", train_badly)
+    model = RNADE(retrain=True, **ONE)
+    why = "epoch 3" if how == "diverges" else "nats a row on the rows it was trained on"
+    with pytest.warns(TrainingWarning, match=f"first model was kept.*{why}"):
+        model.fit(X)
+    assert not hasattr(model, "retrain_history_")
+    np.testing.assert_array_equal(model.score_samples(X), first.score_samples(X))
 
 
 def test_constrained_samples_stay_in_the_datas_range():

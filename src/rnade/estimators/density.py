@@ -3,7 +3,8 @@
 import abc
 import os
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -19,6 +20,7 @@ from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_rows
 from rnade.estimators.settings import DTYPES, make_rng, resolve_device
 from rnade.evaluation import Calibration, MeanScore, mean_score
+from rnade.exceptions import TrainingDivergedError, TrainingWarning
 from rnade.families.base import Array
 from rnade.nn import AbstractDensity
 from rnade.preprocessing import Resolution, Standardiser
@@ -158,12 +160,51 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         self.__dict__.pop("retrain_history_", None)  # of an earlier fit
         if self.retrain and not outcome.interrupted:
             everything = rows(np.sort(shuffled))
-            module, outcome = self._train(everything, None, seed, target=outcome.train_at_best)
-            if not outcome.interrupted:
-                self.module_ = module.double().requires_grad_(False)
-                self.retrain_history_ = outcome.history
+            parts = (training.at, held_out.at)
+            self._train_again(X, weights, parts, everything, seed, outcome.train_at_best)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
         return self
+
+    def _train_again(
+        self,
+        X: Array,
+        weights: Array | None,
+        parts: Sequence[NDArray[np.int64]],
+        everything: Rows,
+        seed: int,
+        target: Any,
+    ) -> None:
+        """Train a fresh module on all rows; if that breaks, the one before is kept.
+
+        It broke if it gives all rows clearly less, by two standard errors of the held-out score,
+        than the module before gives to either part: the rows it was trained on, and those held
+        out.
+        """
+
+        def mean(at: NDArray[np.int64]) -> float:
+            own = None if weights is None else weights[at]
+            return float(np.average(self._score(X[at]), weights=own))
+
+        before, error = self.module_, self.held_out_score().standard_error
+        least = min(mean(at) for at in parts) - 2 * error
+        try:
+            module, outcome = self._train(everything, None, seed, target)
+        except TrainingDivergedError as error:
+            _warn_of_the_second_training(str(error))
+            return
+        if outcome.interrupted:
+            return
+        self.module_ = module.double().requires_grad_(False)
+        reached = mean(everything.at)
+        # One held-out row has no standard error, and then anything finite will do.
+        if np.isfinite(reached) and not reached < least:
+            self.retrain_history_ = outcome.history
+            return
+        self.module_ = before
+        _warn_of_the_second_training(
+            f"It came to {reached:.4g} nats a row on the rows it was trained on, where at least"
+            f" {least:.4g} was to be expected. A lower learning_rate may help."
+        )
 
     def _training_dtype(self) -> torch.dtype:
         if self.dtype not in DTYPES:
@@ -301,3 +342,11 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags
+
+
+def _warn_of_the_second_training(why: str) -> None:
+    warnings.warn(
+        f"Training again on all rows failed, so the first model was kept. {why}",
+        TrainingWarning,
+        stacklevel=4,
+    )

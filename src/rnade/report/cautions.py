@@ -118,7 +118,7 @@ def _unknown_rows(rows: Rows, fitted: Fitted) -> Iterator[Caution]:
             "The model does not remember the table it was fitted to. If this is that table, the"
             " figures under “Is it right?” flatter the model.",
         )
-    elif rows.role == "fitted" and fitted.settings.get("retrain"):
+    elif rows.role == "fitted" and rows.seen is not None and rows.seen.all():
         yield Caution(
             "rows",
             "mind",

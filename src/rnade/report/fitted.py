@@ -192,7 +192,7 @@ def _changes(estimator: Any, names: list[str]) -> list[str]:
         else:
             done = "nothing keeps the density from spiking there"
         sentences.append(f"{columns} rounded or full of repeated values: {done}.")
-    if getattr(estimator, "retrain", False):
+    if hasattr(estimator, "retrain_history_"):
         sentences.append("After early stopping, the model was trained again on all rows.")
     return sentences
 

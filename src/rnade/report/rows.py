@@ -51,7 +51,7 @@ class Rows:
             held_out = np.zeros(n, dtype=bool)
             held_out[fitted.held_out] = True
             judged, learned = np.flatnonzero(held_out), np.flatnonzero(~held_out)
-            again = bool(getattr(estimator, "retrain", False))
+            again = hasattr(estimator, "retrain_history_")
             seen = np.ones(n, dtype=bool) if again else ~held_out
             return cls("fitted", judged, [(learned, judged)], seen)
         role: Role = "unknown" if fitted is None else "other"
