@@ -14,6 +14,7 @@ from rnade.reproduce import get_experiment, peers
 from rnade.reproduce.ensembles import fit_ensembles
 from rnade.reproduce.experiment import Choice, Context
 from rnade.reproduce.paper_protocol import (
+    PROTOCOLS,
     Protocol,
     fit_paper,
     paper_members,
@@ -72,6 +73,18 @@ def test_the_grid_is_searched_in_every_fold():
             with torch.no_grad():
                 scores = trial.module.double().log_prob(torch.as_tensor(fold.test))
             assert searched.test[c] == pytest.approx(float(scores.mean()), rel=1e-9)
+
+
+def test_table1_has_the_authors_momentum_and_start():
+    K, train = PAPER_GRID["n_components"][0], FOLDS[0].train
+    spacing = np.ptp(train, axis=0) / (K + 1)
+    # The scale of a Laplace has as much deviation as that of a Gaussian, spacing.
+    for family, expected in (("gaussian", spacing), ("laplace", np.log(spacing / np.sqrt(2)))):
+        member = paper_members(family, FOLDS[:1], CPU, PROTOCOLS[family])[0]
+        assert member.recipe.momentum == 0.9
+        assert member.module.decayed() == ["W"]
+        scales = member.module.b.detach().numpy()[0, :, 2 * K :]
+        np.testing.assert_allclose(scales, np.repeat(expected[:, None], K, 1), rtol=1e-5)
 
 
 def test_the_searched_model_stands_where_retraining_breaks():

@@ -5,13 +5,13 @@ from functools import partial
 from rnade.reproduce import peers, uci_fvbn, uci_mfa
 from rnade.reproduce.ensembles import KERNEL_SETTINGS, WITH_KERNELS, fit_ensembles
 from rnade.reproduce.ensembles import SETTINGS as ENSEMBLE_SETTINGS
-from rnade.reproduce.paper_protocol import PAPER_PROTOCOL, fit_paper
+from rnade.reproduce.paper_protocol import PROTOCOLS, fit_paper
 from rnade.reproduce.uci_folds import Column
 from rnade.reproduce.uci_models import fit_default, fit_gaussian
 
 
 def _paper(label: str, family: str) -> Column:
-    return Column(label, partial(fit_paper, family), PAPER_PROTOCOL.settings(family))
+    return Column(label, partial(fit_paper, family), PROTOCOLS[family].settings(family))
 
 
 def _flow(kind: str) -> Column:
