@@ -79,7 +79,8 @@ class RNADE(AbstractAutoregressiveEstimator):
         Share of the rows held out, for p-values, and for early stopping where one model is fitted.
     retrain : bool
         Afterwards train again on all rows, until the training log-likelihood of the best epoch is
-        reached (the paper's rule). P-values keep the held-out scores of the first training.
+        reached (the paper's rule). P-values keep the held-out scores of the first training. Where
+        it breaks, the first model is kept, with a warning.
     sigma_floor : "auto" or float
         Smallest scale of a component, in units of the column's standard deviation. "auto" ties it
         to the column's resolution where values are rounded; 0 is the paper's.

@@ -86,13 +86,6 @@ VARIANTS = {
     ),
     "decay-all": _changed("decay of V and c too", decayed=("W", "c", "V")),
     "momentum": _changed("momentum 0.9", recipe={"momentum": 0.9}),
-    "momentum-laplace": _changed(
-        "Laplaces, momentum 0.9", family="laplace", recipe={"momentum": 0.9}
-    ),
-    "momentum-plain-gradient": _changed(
-        "momentum 0.9, gradient of the means as it is",
-        recipe={"momentum": 0.9, "scale_mean_gradient": False},
-    ),
     "clipped": _changed("gradient clipped at norm 10", recipe={"clip_norm": 10.0}),
     "last-epoch": _changed("no early stopping in the search", early_stopping=False),
     "floor-0.01": _changed("scales at least 0.01", sigma_floor=0.01),
