@@ -62,7 +62,7 @@ RECIPES = {
     "adam": QUICK,
     "averaged": QUICK.with_changes(averaging=0.9, weight_decay=0.1),
     "paper": PAPER.with_changes(epochs=6, batch_size=20),
-    "momentum": PAPER.with_changes(epochs=6, batch_size=20, momentum=0.9),
+    "plain": PAPER.with_changes(epochs=6, batch_size=20, momentum=0.0),
 }
 
 

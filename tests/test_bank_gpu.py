@@ -17,8 +17,8 @@ pytestmark = [
 RECIPES = {
     "adam": Recipe(epochs=5, batches_per_epoch=8, batch_size=20, patience=None, averaging=0.9),
     "clipped": Recipe(epochs=5, batches_per_epoch=8, batch_size=20, clip_norm=0.1),
-    "paper": PAPER.with_changes(epochs=5, batch_size=20, weight_decay=0.1),
-    "momentum": PAPER.with_changes(epochs=5, batch_size=20, momentum=0.9, learning_rate=0.005),
+    "plain": PAPER.with_changes(epochs=5, batch_size=20, momentum=0.0, weight_decay=0.1),
+    "momentum": PAPER.with_changes(epochs=5, batch_size=20, learning_rate=0.005),
 }
 
 

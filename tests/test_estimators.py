@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from rnade import (
     Gaussian,
     MixtureOfFactorAnalyzers,
     MixtureOfGaussians,
+    load,
 )
 from rnade.estimators.base import AbstractAutoregressiveEstimator
 from rnade.estimators.density import Rows
@@ -37,6 +39,8 @@ from rnade.exceptions import (
     TrainingWarning,
 )
 from rnade.nn import RNADEModule
+from rnade.training import Bank
+from rnade.training.run import Diverged
 
 QUICK = {"n_hidden": 8, "epochs": 6, "random_state": 0, "device": "cpu"}
 ONE = QUICK | {"search": None}  # one model instead of a bank
@@ -248,8 +252,30 @@ def test_retraining_uses_all_rows_and_stops_at_the_same_likelihood():
 
 def test_training_again_on_four_rows_takes():
     """One row is held out, so that its score has no standard error."""
-    model = RNADE(retrain=True, n_components=1, sigma_floor=0.1, **ONE).fit(make_X(4))
-    assert model.retrain_history_
+    weights = np.array([1.0, 2.0, 1.0, 3.0])
+    for own in (None, weights):
+        model = RNADE(retrain=True, n_components=1, sigma_floor=0.1, **ONE)
+        assert model.fit(make_X(4), sample_weight=own).retrain_history_
+
+
+def test_where_one_of_several_diverges_in_training_again_the_first_are_kept(monkeypatch, tmp_path):
+    """Rather than an average of fewer, which the file's list of members would not fit."""
+    X = make_X()
+    results = Bank.results
+
+    def one_diverged(self, wanted=None):
+        found = results(self, wanted)
+        if self.members[0].target is not None:
+            found[0] = replace(found[0], diverged=Diverged(epoch=3, rate=0.1, skipped=10))
+        return found
+
+    monkeypatch.setattr(Bank, "results", one_diverged)
+    model = RNADE(n_components=2, retrain=True, **QUICK | {"epochs": 3})
+    with pytest.warns(TrainingWarning, match=r"first model was kept.*epoch 3"):
+        model.fit(X)
+    model.save(tmp_path / "model.rnade")
+    loaded = load(tmp_path / "model.rnade")
+    np.testing.assert_array_equal(loaded.score_samples(X), model.score_samples(X))
 
 
 @pytest.mark.parametrize("how", ["diverges", "ends far below"])

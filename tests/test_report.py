@@ -288,6 +288,16 @@ def test_a_model_trained_again_has_seen_all_rows():
     assert all(row.seen for row in found.oddness.rows)
 
 
+def test_a_model_that_could_not_be_trained_again_has_not_seen_the_held_out_rows():
+    X = gaussian_rows(300)
+    model = fit(X, retrain=True)
+    del model.retrain_history_
+    found = study(model, X)
+    assert "rows" not in kinds(found)
+    assert not all(row.seen for row in found.oddness.rows)
+    assert "trained again" not in str(found.fitted)
+
+
 # ---------------------------------------------------------------- cautions
 
 

@@ -49,7 +49,11 @@ def make_step(rates, update=1, usable=None):
     return Step(rate, torch.ones_like(rate), usable, unbias, torch.tensor(0.1))
 
 
-@pytest.mark.parametrize("recipe", [QUICK, PAPER.with_changes(epochs=40)], ids=["adam", "paper"])
+@pytest.mark.parametrize(
+    "recipe",
+    [QUICK, PAPER.with_changes(epochs=40), PAPER.with_changes(epochs=40, momentum=0.0)],
+    ids=["adam", "paper", "plain"],
+)
 def test_training_finds_the_dependence(recipe):
     rows, held_out = make_rows(), make_rows(seed=1)
     module = make_model(rows)
@@ -259,7 +263,11 @@ def test_hopeless_training_ends_with_an_error_and_the_best_weights():
 
 
 @pytest.mark.parametrize("rate", [1e3, 1e8])
-@pytest.mark.parametrize("base", [QUICK, PAPER.with_changes(epochs=15)], ids=["adam", "paper"])
+@pytest.mark.parametrize(
+    "base",
+    [QUICK, PAPER.with_changes(epochs=15), PAPER.with_changes(epochs=15, momentum=0.0)],
+    ids=["adam", "paper", "plain"],
+)
 def test_absurd_rates_never_leave_nan(base, rate):
     rows = make_rows(100)
     module = make_model(rows)

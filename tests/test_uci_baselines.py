@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from rnade.reproduce import uci_mfa
+from rnade.reproduce import uci_fvbn, uci_mfa
 from rnade.reproduce.uci_fvbn import fit_fvbn
 from rnade.reproduce.uci_mfa import fit_mfa
 from rnade.reproduce.uci_models import FoldRows
@@ -43,8 +43,16 @@ def test_fvbn(folds):
         assert result.scores.shape == (100,)
         assert len(details["n_components"]) == len(details["best_epoch"]) == 3
         assert set(details["n_components"]) <= {2, 10}
-        assert max(details["retrained_epochs"]) <= 20
+        assert all(epochs is None or 0 < epochs <= 20 for epochs in details["retrained_epochs"])
         assert details["n_settings"] == 2
+
+
+def test_where_training_again_breaks_the_chosen_networks_of_fvbn_stand(folds, monkeypatch):
+    rows, _ = folds
+    monkeypatch.setattr(uci_fvbn, "worth_keeping", lambda again, model: False)
+    for result in fit_fvbn(rows, CPU, quick=True):
+        assert result.details["retrained_epochs"] == [None] * 3
+        assert result.scores.mean() == pytest.approx(result.details["before_retraining"])
 
 
 def test_a_fold_ends_as_it_would_alone(folds):

@@ -147,7 +147,10 @@ class AbstractAutoregressiveEstimator(ConditionalsMixin, AbstractConditionalsEst
         if bank.interrupted:
             _warn("Training was stopped by Ctrl-C; the best model so far was kept.")
         results = bank.results()
-        _check_results(results, bank.members[0].recipe)
+        if first:
+            _check_results(results, bank.members[0].recipe)
+        else:
+            raise_if_diverged(results)
         good = [i for i, r in enumerate(results) if r.diverged is None]
         modules: list[Any] = [results[i].module for i in good]
         # As an ensemble has them: those of one shape side by side.
@@ -207,6 +210,13 @@ class AbstractAutoregressiveEstimator(ConditionalsMixin, AbstractConditionalsEst
 
 def _warn(text: str) -> None:
     warnings.warn(text, TrainingWarning, stacklevel=4)
+
+
+def raise_if_diverged(results: Sequence[Trained]) -> None:
+    """Raise if any model has; in training again each stands for one of the first training's."""
+    for trained in results:
+        if trained.diverged is not None:
+            raise diverged_error(trained.diverged)
 
 
 def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:

@@ -185,8 +185,8 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
             own = None if weights is None else weights[at]
             return float(np.average(self._score(X[at]), weights=own))
 
-        before, error = self.module_, self.held_out_score().standard_error
-        least = min(mean(at) for at in parts) - 2 * error
+        before, slack = self.module_, 2 * self.held_out_score().standard_error
+        least = min(mean(at) for at in parts) - slack
         try:
             module, outcome = self._train(everything, None, seed, target)
         except TrainingDivergedError as error:

@@ -13,6 +13,7 @@ from sklearn.model_selection import ParameterGrid
 from torch import Generator
 
 from rnade.checks import positive_int, unknown_name
+from rnade.estimators.base import raise_if_diverged
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
 from rnade.estimators.inputs import check_not_constant, warn_of_spikes
@@ -34,7 +35,6 @@ from rnade.training import (
     Recipe,
     RowSet,
     Trained,
-    diverged_error,
     make_recipe,
 )
 
@@ -297,9 +297,7 @@ class FVBN(AbstractConditionalsEstimator):
             )
         places = bank.best_of_each_model(range(len(members))) if first else None
         kept = bank.results(places)
-        for trained in kept:
-            if trained.best_score == -np.inf and trained.diverged is not None:
-                raise diverged_error(trained.diverged)
+        raise_if_diverged(kept if not first else [t for t in kept if t.best_score == -np.inf])
         if places is not None:
             self.chosen_ = [
                 _described(settings[m], members[m].recipe, trained)

@@ -60,7 +60,8 @@ class RNADE(AbstractAutoregressiveEstimator):
         of its own, and the held-out rows serve p-values and `held_out_score` alone.
     recipe : {"modern", "paper"}
         How to train. "modern" is Adam with a cosine rate, gradient clipping, averaged weights and
-        early stopping; "paper" is the paper's section 4.1. The settings below change either.
+        early stopping; "paper" is the paper's section 4.1, with the momentum of its authors'
+        code. The settings below change either.
     learning_rate : float, optional
         Largest learning rate.
     batch_size : int, optional
