@@ -191,8 +191,7 @@ def worth_keeping(again: Trained, model: Trained) -> bool:
     """Whether a model trained again on all training rows took, or broke.
 
     It took if it gives them at least what the model before gave to rows that it had not seen, or
-    to its own. Large rates may throw a run back so far that it does not recover in the epochs that
-    are left.
+    to its own.
     """
     return again.train_at_best >= min(model.train_at_best, model.best_score)
 
