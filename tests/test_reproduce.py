@@ -22,7 +22,12 @@ from rnade.reproduce.binary import train_bank
 from rnade.reproduce.experiment import Choice
 from rnade.reproduce.layout import Cell, ResultTable, to_csv, to_html, to_markdown
 from rnade.reproduce.runner import Job, RecordFile, pending, run_plan
-from rnade.reproduce.statistics import best_group, over_folds, paired_p_value
+from rnade.reproduce.statistics import (
+    best_group,
+    log_mean_density,
+    over_folds,
+    paired_p_value,
+)
 from rnade.reproduce.targets import targets
 from rnade.reproduce.uci_columns import COLUMNS
 
@@ -135,6 +140,12 @@ def test_the_paired_test_agrees_with_scipy(seed):
     assert paired_p_value(a + 1, a) < 1e-9
     assert paired_p_value(np.ones(4), np.zeros(4)) == 0
     assert paired_p_value(np.ones(1), np.zeros(1)) == 1  # one fold shows nothing
+
+
+def test_the_density_of_an_ensemble_is_the_mean_of_its_models():
+    log_p = np.random.default_rng(0).normal(-800, 3, size=(4, 5))  # far below where exp is 0
+    expected = np.log(np.exp(log_p + 800).mean(0)) - 800
+    np.testing.assert_allclose(log_mean_density(torch.as_tensor(log_p)), expected, rtol=1e-12)
 
 
 def test_means_over_folds():

@@ -12,7 +12,6 @@ Two recipes: NADE's own (plain gradient descent, 500 sigmoid units, early stoppi
 by validation) and ours (Adam, averaged weights, weight decay chosen by validation).
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +25,7 @@ from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
 from rnade.reproduce.runner import Job, Record
+from rnade.reproduce.statistics import log_mean_density
 from rnade.reproduce.targets import targets
 from rnade.training import MODERN, Recipe, train
 
@@ -165,7 +165,7 @@ def train_bank(job: Job, train_rows: Tensor, validation: Tensor, test: Tensor) -
     }
     for part, rows in (("validation", validation), ("test", test)):
         by_order = _scores(module, rows)
-        mixture = torch.logsumexp(by_order, 0) - math.log(n_orders)
+        mixture = log_mean_density(by_order)
         result[part] = {
             "by_order": [_mean(row) for row in by_order],
             "all_orders": _mean(mixture),

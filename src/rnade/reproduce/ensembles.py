@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from torch import Generator
 
 from rnade.families import make_family
@@ -23,6 +22,7 @@ from rnade.reproduce import kernels
 from rnade.reproduce.paper_protocol import scores_of, train
 from rnade.reproduce.repeats import has_twin
 from rnade.reproduce.stacking import PRIOR_ROWS, stacked, stacking_weights
+from rnade.reproduce.statistics import log_mean_density
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import MODERN, Member, RowSet, Trained
 
@@ -239,5 +239,6 @@ def _score_networks(
         for part, model in enumerate(models):
             mine = parts.of_row == part
             held_out[mine, c] = scores_of(model, parts.rows[mine])
-        by_test[:, c] = logsumexp([scores_of(model, test) for model in models], axis=0)
-    return Scored([asdict(c) for c in candidates], held_out, by_test - np.log(N_PARTS))
+        each = np.stack([scores_of(model, test) for model in models])
+        by_test[:, c] = log_mean_density(torch.as_tensor(each)).numpy()
+    return Scored([asdict(c) for c in candidates], held_out, by_test)

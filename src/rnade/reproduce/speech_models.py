@@ -1,7 +1,6 @@
 """The models of Table 3, each fitted to all folds of a data set."""
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from rnade.nn import AbstractDensity, MixtureOfGaussiansModule, RNADEModule
 from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.residuals import Residuals
 from rnade.reproduce.speech_data import FoldWindows
+from rnade.reproduce.statistics import log_mean_density
 from rnade.training import EMSettings, Member, Recipe, RowSet, Trained, fit_mixture
 from rnade.training.starts import starting_components
 
@@ -54,7 +54,7 @@ class SpeechDensity:
             else:
                 log_p = module.log_prob(rows).double()
             scores.append(log_p)
-        return torch.logsumexp(torch.stack(scores), 0) - math.log(len(scores))
+        return log_mean_density(torch.stack(scores))
 
     @torch.no_grad()
     def sample(self, n: int, seed: int) -> Tensor:

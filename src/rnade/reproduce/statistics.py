@@ -1,14 +1,23 @@
-"""Means over folds, their standard errors, and which models are the best by the paper's test."""
+"""Means over folds and models, standard errors, and what the paper's test calls the best group."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
+import torch
+from jaxtyping import Float
 from scipy import stats
+from torch import Tensor
 
 from rnade.evaluation import MeanScore, mean_score
 from rnade.families.base import Array
 
 SIGNIFICANCE = 0.05
+
+
+def log_mean_density(log_densities: Float[Tensor, "M *B"]) -> Float[Tensor, "*B"]:
+    """Log of the mean of M densities, which is the density of an ensemble."""
+    return torch.logsumexp(log_densities, 0) - math.log(len(log_densities))
 
 
 def over_folds(scores: Array) -> MeanScore:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from rnade.data import UCI_SETS, load_uci
 from rnade.families.base import Array
@@ -27,7 +28,7 @@ from rnade.reproduce.paper_protocol import (
 )
 from rnade.reproduce.repeats import has_common_value, split_by_value
 from rnade.reproduce.runner import Job, Record
-from rnade.reproduce.statistics import over_folds
+from rnade.reproduce.statistics import log_mean_density, over_folds
 from rnade.reproduce.targets import targets
 from rnade.reproduce.uci_folds import FoldRows
 from rnade.reproduce.uci_table import FOLD_SEED, SET_LABELS, row_facts
@@ -237,13 +238,13 @@ def _without_retraining(found: Searched, c: int, one: int, fold: FoldRows) -> di
     best = np.argsort(-found.validation)[:10]
     by_conditional = np.nan_to_num(found.validation_terms, nan=-np.inf).argmax(0)
     conditionals = np.arange(len(by_conditional))
-    each = np.stack([scores_of(found.trials[m], fold.test) for m in best])
+    each = torch.as_tensor(np.stack([scores_of(found.trials[m], fold.test) for m in best]))
     return {
         "before": float(found.test[c]),
         "one_setting_before": float(found.test[one]),
         **of_clean,
         "by_conditional": float(found.test_terms.T[conditionals, by_conditional].sum()),
-        "averaged": float((np.logaddexp.reduce(each) - np.log(len(each))).mean()),
+        "averaged": float(log_mean_density(each).mean()),
         "best_by_test": float(np.nanmax(found.test)),
     }
 

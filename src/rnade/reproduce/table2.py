@@ -11,7 +11,6 @@ folder `models` beside the records, and what is there is not trained again.
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +35,7 @@ from rnade.reproduce.patch_remarks import (
 from rnade.reproduce.patch_rows import ROWS, settings_of
 from rnade.reproduce.patch_tables import patch_tables
 from rnade.reproduce.runner import Job, Record
+from rnade.reproduce.statistics import log_mean_density
 from rnade.reproduce.zoran_weiss import read_mixture
 
 Result = dict[str, Any]
@@ -146,7 +146,7 @@ def _ensemble(job: Job, patches: Patches, context: Context) -> Result:
         if (folder, name, g) not in known:
             known[folder, name, g] = model.log_prob(turned(patches.test, g))
     scores = torch.stack([known[folder, name, g] for name in names for g in turns])
-    log_prob = torch.logsumexp(scores, 0) - math.log(len(scores))
+    log_prob = log_mean_density(scores)
     return {
         "test": summary(log_prob.cpu().numpy(), patches.test_image),
         "n_parameters": sum(model.n_parameters for model, _ in found),
