@@ -86,19 +86,6 @@ def test_each_mixture_stops_as_if_alone(settings):
     )
 
 
-def test_a_broad_start_gives_every_component_the_covariance_of_all_rows():
-    rows = make_sets(1)
-    own, broad = (
-        em_bank._Search(rows, [Size(3, 2)], PLAIN, floor(rows[0].x, 1e-6), None, b).now
-        for b in (False, True)
-    )
-    variances = [start.Lambda.square().sum(-1) + start.psi for start in (own, broad)]
-    expected = rows[0].x.var(0, correction=0).expand_as(variances[1])
-    torch.testing.assert_close(variances[1], expected, rtol=1e-3, atol=1e-5)
-    assert (variances[0] < expected).float().mean() > 0.5
-    torch.testing.assert_close(broad.mu, own.mu)
-
-
 def test_stops_at_its_target():
     sets = make_sets(held_out=False)
     full = fit_sizes(sets, SIZES, PLAIN, floor=floor(sets[0].x, 1e-6))

@@ -25,15 +25,10 @@ AGAIN = EMSettings(max_iter=300, tol=0.0, patience=None)
 # failed one test fold (not recorded).
 FLOOR = 1e-4
 
-# Components start with the covariance of all rows and not of their clusters: on red wine and
-# Ionosphere, where both were tried, the validation rows like it better.
-BROAD = True
-
 SETTINGS: dict[str, Any] = {
     "components": list(COMPONENTS),
     "factors": "even numbers from 2 to D",
     "floor": FLOOR,
-    "broad": BROAD,
     "search": dataclasses.asdict(SEARCH),
 }
 """What the results depend on, for the record."""
@@ -66,7 +61,7 @@ def _fitted(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> Ite
         return torch.as_tensor(rows, dtype=torch.float64).to(device)
 
     sets = [RowSet(tensor(f.train), f.number, validation=tensor(f.validation)) for f in folds]
-    searched = fit_sizes(sets, sizes, search, floor=floor, broad=BROAD)
+    searched = fit_sizes(sets, sizes, search, floor=floor)
     chosen = searched.best_scores.argmax(1).tolist()
     # Every chosen size is fitted in every fold, and stops at once where it is not wanted.
     unique = sorted(set(chosen))
@@ -75,12 +70,7 @@ def _fitted(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> Ite
         targets[k, unique.index(g)] = searched.train_at_best[k, g]
     everything = [RowSet(tensor(f.all_training), f.number) for f in folds]
     again = fit_sizes(
-        everything,
-        [sizes[g] for g in unique],
-        final,
-        floor=floor,
-        broad=BROAD,
-        targets=targets.to(device),
+        everything, [sizes[g] for g in unique], final, floor=floor, targets=targets.to(device)
     )
     for k, (fold, g) in enumerate(zip(folds, chosen, strict=True)):
         last = unique.index(g)

@@ -53,7 +53,6 @@ def fit_sizes(
     settings: EMSettings,
     *,
     floor: Float[Tensor, " D"],
-    broad: bool = False,
     targets: Float[Tensor, "R G"] | None = None,
     on_epoch: Callable[[HistoryRow], None] | None = None,
 ) -> Sized:
@@ -71,9 +70,6 @@ def fit_sizes(
         Without minibatches.
     floor : Tensor of shape (D,)
         Smallest variance of the noise along each column.
-    broad : bool
-        Whether components start with the covariance of all rows, from which they narrow as
-        training goes on, so that early stopping has what to stop; or with that of their cluster.
     targets : Tensor of shape (R, G), optional
         Mean log-likelihoods of the training rows at which a mixture stops.
     on_epoch : callable, optional
@@ -81,7 +77,7 @@ def fit_sizes(
     """
     if settings.batch_size is not None:
         raise ValueError("A search over sizes takes all rows at once; got a batch_size.")
-    return _Search(list(sets), list(sizes), settings, floor, targets, broad).run(on_epoch)
+    return _Search(list(sets), list(sizes), settings, floor, targets).run(on_epoch)
 
 
 class _Search:
@@ -94,7 +90,6 @@ class _Search:
         settings: EMSettings,
         floor: Tensor,
         targets: Tensor | None,
-        broad: bool = False,
     ) -> None:
         x = sets[0].x
         self.sizes, self.settings, self.floor = sizes, settings, floor.to(x)
@@ -106,7 +101,7 @@ class _Search:
         self.n_rows = torch.tensor([[len(s.x)] for s in sets], dtype=x.dtype, device=x.device)
         R, G = len(sets), len(sizes)
         self.layout = Layout(sizes, x.device)
-        self.now = self._start([s.seed for s in sets], broad)
+        self.now = self._start([s.seed for s in sets])
         self.kept = Components(*[t.clone() for t in self.now])
         self.at = torch.arange(self.now.alpha.shape[1], device=x.device)  # places among the kept
         self.best_scores = torch.full((R, G), -math.inf, dtype=x.dtype, device=x.device)
@@ -153,7 +148,7 @@ class _Search:
             "validation": held_out,
         }
 
-    def _start(self, seeds: Sequence[int], broad: bool) -> Components:
+    def _start(self, seeds: Sequence[int]) -> Components:
         """Clusters of each number of components; of their correlations the largest factors."""
         counts = sorted({size.n_components for size in self.sizes})
         x, weights = self.training
@@ -162,9 +157,6 @@ class _Search:
             some = some[:N_CLUSTERED].to(x.device)
             x, weights = x[:, some], weights[:, some]
         alpha, mu, covariance = nested_starts(x, weights, counts, seeds, self.floor)
-        if broad:
-            everything = nested_starts(x, weights, [1], seeds, self.floor)
-            covariance = everything.covariance.expand_as(covariance)
         first = dict(zip(counts, torch.tensor([0, *counts]).cumsum(0).tolist(), strict=False))
         at = torch.cat([torch.arange(first[K], first[K] + K) for K, _ in self.sizes]).to(mu.device)
         most = max(size.n_factors for size in self.sizes)
