@@ -57,11 +57,6 @@ def whole_table(name: str) -> str:
     return to_markdown(table).split("\n", 2)[2]
 
 
-def means(dataset: str) -> dict[str, float]:
-    """Mean over folds of each model that has records."""
-    return {m: float(s.mean()) for m, s in scores_by_model(records_of("table1"), dataset).items()}
-
-
 def reached() -> str:
     """Say for each of the paper's figures whether ours is at least that, less a standard error.
 
@@ -124,7 +119,7 @@ def protocols() -> str:
 
 def other_records() -> list[Record]:
     """Records of Table 1 by other protocols."""
-    return [json.loads(line) for line in OTHER_PROTOCOLS.read_text().splitlines()]
+    return list(RecordFile(OTHER_PROTOCOLS).read().values())
 
 
 def mfa_start() -> str:

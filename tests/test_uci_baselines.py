@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from rnade.reproduce import uci_fvbn, uci_mfa
+from rnade.reproduce import paper_protocol, uci_mfa
 from rnade.reproduce.uci_fvbn import fit_fvbn
 from rnade.reproduce.uci_mfa import fit_mfa
 from rnade.reproduce.uci_models import FoldRows
@@ -49,7 +49,7 @@ def test_fvbn(folds):
 
 def test_where_training_again_breaks_the_chosen_networks_of_fvbn_stand(folds, monkeypatch):
     rows, _ = folds
-    monkeypatch.setattr(uci_fvbn, "worth_keeping", lambda again, model: False)
+    monkeypatch.setattr(paper_protocol, "worth_keeping", lambda again, model: False)
     for result in fit_fvbn(rows, CPU, quick=True):
         assert result.details["retrained_epochs"] == [None] * 3
         assert result.scores.mean() == pytest.approx(result.details["before_retraining"])

@@ -2,7 +2,6 @@
 
 import abc
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,7 @@ from torch import Generator
 
 from rnade.estimators.calibrated import ConditionalsMixin
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
-from rnade.estimators.density import Rows
-from rnade.exceptions import TrainingWarning
+from rnade.estimators.density import Rows, warn_of_training
 from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive, AbstractDensity, EnsembleModule
 from rnade.preprocessing import Resolution
@@ -145,7 +143,7 @@ class AbstractAutoregressiveEstimator(ConditionalsMixin, AbstractConditionalsEst
         with bank_bar(what, shown=self.verbose > 0) as on_epoch:
             bank.advance(on_epoch=on_epoch)
         if bank.interrupted:
-            _warn("Training was stopped by Ctrl-C; the best model so far was kept.")
+            warn_of_training("Training was stopped by Ctrl-C; the best model so far was kept.")
         results = bank.results()
         if first:
             _check_results(results, bank.members[0].recipe)
@@ -208,10 +206,6 @@ class AbstractAutoregressiveEstimator(ConditionalsMixin, AbstractConditionalsEst
         return resolution.floors(self.standardiser_.scale)
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, TrainingWarning, stacklevel=4)
-
-
 def raise_if_diverged(results: Sequence[Trained]) -> None:
     """Raise if any model has; in training again each stands for one of the first training's."""
     for trained in results:
@@ -226,7 +220,7 @@ def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:
         raise diverged_error(where[0])
     curves = [[row["train"] for row in r.history] for r in results]
     if not any(len(scores) == 1 or max(scores[1:]) > scores[0] for scores in curves):
-        _warn(
+        warn_of_training(
             "Training did not improve on the untrained model, which was kept: learning_rate"
             f"={recipe.learning_rate:g} may be too large."
         )

@@ -4,7 +4,7 @@ import abc
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -28,6 +28,7 @@ from rnade.training import HistoryRow, Outcome
 
 # Rows scored at a time: what is moved to the device, and the largest array beyond the result.
 CHUNK_ROWS = 50_000
+_SECOND_FAILED = "Training again on all rows failed, so the first model was kept."
 
 
 @dataclass(frozen=True)
@@ -159,9 +160,8 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         )
         self.__dict__.pop("retrain_history_", None)  # of an earlier fit
         if self.retrain and not outcome.interrupted:
-            everything = rows(np.sort(shuffled))
-            parts = (training.at, held_out.at)
-            self._train_again(X, weights, parts, everything, seed, outcome.train_at_best)
+            everything, target = rows(np.sort(shuffled)), outcome.train_at_best
+            self._train_again(X, weights, training.at, held_out.at, everything, seed, target)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
         return self
 
@@ -169,7 +169,8 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         self,
         X: Array,
         weights: Array | None,
-        parts: Sequence[NDArray[np.int64]],
+        training: NDArray[np.int64],
+        held_out: NDArray[np.int64],
         everything: Rows,
         seed: int,
         target: Any,
@@ -177,33 +178,32 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         """Train a fresh module on all rows; if that breaks, the one before is kept.
 
         It broke if it gives all rows clearly less, by two standard errors of the held-out score,
-        than the module before gives to either part: the rows it was trained on, and those held
-        out.
+        than the module before gives to either: the rows it was trained on, and those held out.
         """
 
-        def mean(at: NDArray[np.int64]) -> float:
-            own = None if weights is None else weights[at]
-            return float(np.average(self._score(X[at]), weights=own))
+        def mean(scores: Array, at: NDArray[np.int64]) -> float:
+            return float(np.average(scores, weights=None if weights is None else weights[at]))
 
         before, slack = self.module_, 2 * self.held_out_score().standard_error
-        least = min(mean(at) for at in parts) - slack
+        unseen = mean(self.validation_scores_, held_out)
+        least = min(unseen, mean(self._score(X[training]), training)) - slack
         try:
             module, outcome = self._train(everything, None, seed, target)
         except TrainingDivergedError as error:
-            _warn_of_the_second_training(str(error))
+            warn_of_training(f"{_SECOND_FAILED} {error}")
             return
         if outcome.interrupted:
             return
         self.module_ = module.double().requires_grad_(False)
-        reached = mean(everything.at)
+        reached = mean(self._score(X[everything.at]), everything.at)
         # One held-out row has no standard error, and then anything finite will do.
         if np.isfinite(reached) and not reached < least:
             self.retrain_history_ = outcome.history
             return
         self.module_ = before
-        _warn_of_the_second_training(
-            f"It came to {reached:.4g} nats a row on the rows it was trained on, where at least"
-            f" {least:.4g} was to be expected. A lower learning_rate may help."
+        warn_of_training(
+            f"{_SECOND_FAILED} It came to {reached:.4g} nats a row on the rows it was trained on,"
+            f" where at least {least:.4g} was to be expected. A lower learning_rate may help."
         )
 
     def _training_dtype(self) -> torch.dtype:
@@ -344,9 +344,6 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         return tags
 
 
-def _warn_of_the_second_training(why: str) -> None:
-    warnings.warn(
-        f"Training again on all rows failed, so the first model was kept. {why}",
-        TrainingWarning,
-        stacklevel=4,
-    )
+def warn_of_training(text: str) -> None:
+    """Warn where `fit` was called, from a method that it calls."""
+    warnings.warn(text, TrainingWarning, stacklevel=4)

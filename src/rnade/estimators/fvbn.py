@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ from torch import Generator
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import raise_if_diverged
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
-from rnade.estimators.density import Rows
+from rnade.estimators.density import Rows, warn_of_training
 from rnade.estimators.inputs import check_not_constant, warn_of_spikes
 from rnade.estimators.rnade import SETTINGS
 from rnade.estimators.settings import scale_floors
-from rnade.exceptions import TrainingWarning
 from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import FVBNModule
@@ -290,11 +288,7 @@ class FVBN(AbstractConditionalsEstimator):
         with bank_bar(what, shown=self.verbose > 0) as on_epoch:
             bank.advance(on_epoch=on_epoch)
         if bank.interrupted:
-            warnings.warn(
-                "Training was stopped by Ctrl-C; the best model so far was kept.",
-                TrainingWarning,
-                stacklevel=3,
-            )
+            warn_of_training("Training was stopped by Ctrl-C; the best model so far was kept.")
         places = bank.best_of_each_model(range(len(members))) if first else None
         kept = bank.results(places)
         raise_if_diverged(kept if not first else [t for t in kept if t.best_score == -np.inf])

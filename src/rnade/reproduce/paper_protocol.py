@@ -19,11 +19,10 @@ from rnade.reproduce.variant_families import any_family
 from rnade.training import PAPER, PAPER_GRID, Member, Recipe, RowSet, Trained
 
 # The paper's grid, section 4.1: 96 settings.
-COMPONENTS, RATES, DECAYS = PAPER_GRID.values()
 N_HIDDEN = 50
 
 Setting = tuple[int, float, float]  # components, rate, decay
-GRID: tuple[Setting, ...] = tuple(itertools.product(COMPONENTS, RATES, DECAYS))
+GRID: tuple[Setting, ...] = tuple(itertools.product(*PAPER_GRID.values()))
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def fit_paper(
             "validation": trial.best_score,
             "train_at_best": trial.train_at_best,
             "best_epoch": trial.best_epoch,
-            "retrained_epochs": len(final.history) - 1 if final is not trial else None,
+            "retrained_epochs": retrained_epochs(final, trial),
             "before_retraining": float(found.test[c]),
             "n_settings": len(protocol.grid),
             "n_diverged": sum(t.diverged is not None for t in found.trials),
@@ -181,10 +180,19 @@ def retrained(
         for fold, found, c in zip(folds, searched, chosen, strict=True)
     ]
     models = [found.trials[c] for found, c in zip(searched, chosen, strict=True)]
+    return finished(train(members), models)
+
+
+def finished(again: Sequence[Trained], searched: Sequence[Trained]) -> list[Trained]:
+    """Give each model as it was trained again where that took, else as it was searched."""
     return [
-        again if worth_keeping(again, model) else model
-        for again, model in zip(train(members), models, strict=True)
+        new if worth_keeping(new, old) else old for new, old in zip(again, searched, strict=True)
     ]
+
+
+def retrained_epochs(final: Trained, searched: Trained) -> int | None:
+    """Epochs of training again; None where the searched model stands."""
+    return None if final is searched else len(final.history) - 1
 
 
 def worth_keeping(again: Trained, model: Trained) -> bool:

@@ -13,7 +13,7 @@ from rnade.families import GaussianMixture
 from rnade.families.base import Array
 from rnade.nn import FVBNModule
 from rnade.reproduce.banks import trained_bank
-from rnade.reproduce.paper_protocol import GRID, N_HIDDEN, worth_keeping
+from rnade.reproduce.paper_protocol import GRID, N_HIDDEN, finished, retrained_epochs
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import PAPER, PAPER_GRID, Member, RowSet, Trained
 
@@ -63,8 +63,7 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
 
     for fold, pairs, found, again in zip(folds, places, chosen, final, strict=True):
         settings = [grid[m // n] for m, _ in pairs]
-        kept = [worth_keeping(*both) for both in zip(again, found, strict=True)]
-        last = [a if keep else f for a, f, keep in zip(again, found, kept, strict=True)]
+        last = finished(again, found)
         details = {
             "n_components": [K for K, _, _ in settings],
             "learning_rate": [rate for _, rate, _ in settings],
@@ -73,8 +72,7 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
             "train_at_best": sum(network.train_at_best for network in found),
             "best_epoch": [network.best_epoch for network in found],
             "retrained_epochs": [
-                len(network.history) - 1 if keep else None
-                for network, keep in zip(last, kept, strict=True)
+                retrained_epochs(*both) for both in zip(last, found, strict=True)
             ],
             "before_retraining": float(_scores(found, fold.test).mean()),
             "n_settings": len(grid),
