@@ -11,12 +11,12 @@ import torch
 from sklearn.base import clone
 from torch import Generator
 
+from rnade.columns import Resolution
 from rnade.estimators.calibrated import ConditionalsMixin
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows, warn_of_training
 from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive, AbstractDensity, EnsembleModule
-from rnade.preprocessing import Resolution
 from rnade.progress import bank_bar
 from rnade.training import (
     Bank,

@@ -6,10 +6,10 @@ import numpy as np
 from torch import Generator
 
 from rnade.checks import number_between
+from rnade.columns import Standardiser
 from rnade.estimators.base import AbstractAutoregressiveEstimator
 from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule
-from rnade.preprocessing import Standardiser
 from rnade.training import Recipe
 
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
+from rnade.columns import Resolution, Standardiser
 from rnade.estimators.inputs import check_rows
 from rnade.estimators.settings import make_rng
 from rnade.families import Bernoulli, Conditional
 from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive, EnsembleModule
-from rnade.preprocessing import Resolution, Standardiser
 
 # Rows looked at together: few enough for a processor's cache to hold what is computed of them.
 _CHUNK_ROWS = 4096

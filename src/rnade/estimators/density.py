@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Generator, Tensor
 
 from rnade.checks import number_between, positive_int, unknown_name
+from rnade.columns import Resolution, Standardiser
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_rows
 from rnade.estimators.settings import DTYPES, make_rng, resolve_device
@@ -23,7 +24,6 @@ from rnade.evaluation import Calibration, MeanScore, mean_score
 from rnade.exceptions import TrainingDivergedError, TrainingWarning
 from rnade.families.base import Array
 from rnade.nn import AbstractDensity
-from rnade.preprocessing import Resolution, Standardiser
 from rnade.training import HistoryRow, Outcome
 
 # Rows scored at a time: what is moved to the device, and the largest array beyond the result.

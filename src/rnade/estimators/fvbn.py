@@ -12,6 +12,7 @@ from sklearn.model_selection import ParameterGrid
 from torch import Generator
 
 from rnade.checks import positive_int, unknown_name
+from rnade.columns import Resolution, Standardiser
 from rnade.estimators.base import raise_if_diverged
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows, warn_of_training
@@ -22,7 +23,6 @@ from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import FVBNModule
 from rnade.nn.autoregressive import make_order
-from rnade.preprocessing import Resolution, Standardiser
 from rnade.progress import bank_bar
 from rnade.training import (
     PAPER_GRID,

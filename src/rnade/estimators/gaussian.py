@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from rnade.checks import number_between
+from rnade.columns import Standardiser
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
 from rnade.estimators.inputs import check_not_constant, column_labels, some
 from rnade.exceptions import SingularDataError
 from rnade.families.base import Array
 from rnade.nn import GaussianModule
-from rnade.preprocessing import Standardiser
 from rnade.training import Outcome
 from rnade.training.em_steps import not_below_floor
 

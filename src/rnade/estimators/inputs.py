@@ -7,9 +7,9 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
+from rnade.columns import Resolution
 from rnade.exceptions import SpikeWarning
 from rnade.families.base import Array
-from rnade.preprocessing import Resolution
 
 # Beyond this a column's square overflows float32 on the way.
 LARGEST_VALUE = 1e30

@@ -10,13 +10,13 @@ from torch import Generator
 
 from rnade.backends.threads import threads_for
 from rnade.checks import positive_int, unknown_name
+from rnade.columns import Resolution, Standardiser
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
 from rnade.estimators.inputs import check_not_constant, warn_of_spikes
 from rnade.estimators.settings import scale_floors
 from rnade.families.base import Array
 from rnade.nn import AbstractGaussianMixture
-from rnade.preprocessing import Resolution, Standardiser
 from rnade.progress import training_bar
 from rnade.training import EMSettings, Outcome, fit_mixture
 from rnade.training.em import n_products

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rnade.columns import Resolution, Standardiser
 from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.fitted_rows import FittedRows
@@ -19,7 +20,6 @@ from rnade.estimators.rnade import RNADE
 from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
 from rnade.exceptions import ModelFileError
-from rnade.preprocessing import Resolution, Standardiser
 from rnade.serialisation import read_model, write_model
 
 CLASSES: dict[str, type[AbstractDensityEstimator]] = {

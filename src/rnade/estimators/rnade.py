@@ -6,13 +6,13 @@ from typing import Any
 from torch import Generator
 
 from rnade.checks import unknown_name
+from rnade.columns import Resolution, Standardiser
 from rnade.estimators.base import N_FOLDS, AbstractAutoregressiveEstimator, Planned
 from rnade.estimators.inputs import check_not_constant, warn_of_spikes
 from rnade.estimators.settings import scale_floors
 from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
-from rnade.preprocessing import Resolution, Standardiser
 from rnade.training import Recipe
 
 # What search="auto" trains: the settings and the number of orders that did best over the paper's

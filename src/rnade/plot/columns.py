@@ -5,9 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from rnade.columns import as_fitted, as_values, column_names
+from rnade.columns import Resolution, as_fitted, as_values, column_names
 from rnade.plot.base import MODEL, ODD, QUIET, REAL, AbstractDisplay, draw_each
-from rnade.preprocessing import Resolution
 from rnade.report.calibration import N_BINS, ColumnCalibration, column_calibration
 from rnade.report.resemblance import Marginal, marginal
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from rnade.columns import as_fitted, as_values, column_names
+from rnade.columns import Resolution, as_fitted, as_values, column_names
 from rnade.families.base import Array
-from rnade.preprocessing import Resolution
 from rnade.report.fitted import is_binary
 from rnade.report.references import IndependentBits, IndependentMixtures, gaussian_log_density
 from rnade.report.rows import Rows

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rnade.columns import Resolution
 from rnade.families.base import Array
-from rnade.preprocessing import Resolution
 from rnade.report.dependence import Gain
 from rnade.report.fitted import Fitted, ScoreLine
 from rnade.report.rows import Rows

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
+from rnade.columns import Resolution
 from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
-from rnade.preprocessing import Resolution
 from rnade.reproduce import kernels
 from rnade.reproduce.paper_protocol import scores_of, train
 from rnade.reproduce.repeats import has_twin

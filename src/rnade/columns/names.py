@@ -1,9 +1,10 @@
 """A model's columns: their names, and rows with and without them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rnade.families.base import Array
+import numpy as np
+
+from rnade.typing import Array
 
 
 def column_names(estimator: object) -> list[str]:
@@ -15,7 +16,7 @@ def column_names(estimator: object) -> list[str]:
     return [f"x{d}" for d in range(1, n_columns + 1)]
 
 
-def as_fitted(estimator: Any, X: "Array") -> Any:
+def as_fitted(estimator: Any, X: Array) -> Any:
     """Give rows the column names that the model was fitted with, if it has any."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
@@ -25,7 +26,7 @@ def as_fitted(estimator: Any, X: "Array") -> Any:
     return pa.table(dict(zip(map(str, names), X.T, strict=True)))
 
 
-def as_values(estimator: Any, X: Any) -> "Array":
+def as_values(estimator: Any, X: Any) -> Array:
     """Give rows as a matrix of numbers in the model's order of columns.
 
     Parameters
@@ -35,7 +36,6 @@ def as_values(estimator: Any, X: Any) -> "Array":
         A frame may have more columns; those of the model are taken by name.
     """
     import narwhals.stable.v1 as nw
-    import numpy as np
 
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):

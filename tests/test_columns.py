@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rnade.preprocessing import SMALLEST_FLOOR, Resolution, Standardiser
+from rnade.columns import SMALLEST_FLOOR, Resolution, Standardiser
 
 
 def test_standardised_columns_have_mean_0_and_deviation_1():
