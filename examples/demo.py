@@ -121,7 +121,7 @@ def patches_of_a_photograph(folder: Path) -> dict[str, object]:
         f" learn from, {len(test):,} from the right half to be scored."
     )
     # One model is enough where there are many rows.
-    model = RNADE(n_hidden=100, search=None, epochs=30, random_state=0, verbose=1).fit(train)
+    model = RNADE(n_hidden=100, ensemble=None, epochs=30, random_state=0, verbose=1).fit(train)
     scores = {name: score(test) for name, score in peers(train).items()}
     scores["RNADE"] = model.score_samples(test)
     rows = show_scores("Log-likelihood of unseen patches", scores)

@@ -36,7 +36,7 @@ HOSTILE = [
     "x" * 300,
 ]
 QUICK = {"n_hidden": 6, "n_components": 3, "epochs": 3, "random_state": 0, "device": "cpu"}
-QUICK["search"] = None  # one model, in one order
+QUICK["ensemble"] = None  # one model, in one order
 
 
 def fit(frame, **settings):

@@ -5,6 +5,8 @@ import os
 import signal
 import warnings
 from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -30,7 +32,6 @@ from rnade import (
     MixtureOfGaussians,
     load,
 )
-from rnade.estimators.base import AbstractAutoregressiveEstimator
 from rnade.estimators.density import Rows
 from rnade.exceptions import (
     CheckpointError,
@@ -43,7 +44,7 @@ from rnade.training import Bank
 from rnade.training.run import Diverged
 
 QUICK = {"n_hidden": 8, "epochs": 6, "random_state": 0, "device": "cpu"}
-ONE = QUICK | {"search": None}  # one model instead of a bank
+ONE = QUICK | {"ensemble": None}  # one model instead of a bank
 EM_QUICK = {"random_state": 0, "device": "cpu"}
 ESTIMATORS = {
     "rnade-auto": RNADE(n_components=2, **QUICK | {"epochs": 3}),
@@ -67,11 +68,6 @@ ESTIMATORS = {
     "mfa-search": MixtureOfFactorAnalyzers([1, 2], "search", max_iter=10, **EM_QUICK),
 }
 REAL = [name for name in ESTIMATORS if not name.startswith(("nade", "fvsbn"))]
-AUTOREGRESSIVE = [
-    name
-    for name, estimator in ESTIMATORS.items()
-    if isinstance(estimator, AbstractAutoregressiveEstimator)
-]
 
 
 def make_X(n=300, seed=0):
@@ -91,8 +87,10 @@ def make_X(n=300, seed=0):
 @parametrize_with_checks(
     [
         RNADE(n_hidden=4, n_components=2, epochs=2, random_state=0),
-        RNADE(n_hidden=4, family="laplace", epochs=2, retrain=True, dequantize=True, search=None),
-        RNADE(n_hidden=4, n_layers=2, n_components=2, epochs=2, search=None),
+        RNADE(
+            n_hidden=4, family="laplace", epochs=2, retrain=True, dequantize=True, ensemble=None
+        ),
+        RNADE(n_hidden=4, n_layers=2, n_components=2, epochs=2, ensemble=None),
         NADE(n_hidden=4, epochs=2),
         FVSBN(epochs=2),
         FVBN(n_hidden=[2, 4], n_components=2, epochs=2),
@@ -207,7 +205,29 @@ def test_row_weights_steer_the_fit():
     assert model.sample(500, random_state=0).mean() > 2
 
 
-def test_rows_of_weight_zero_are_as_good_as_absent():
+def test_scores_are_weighted_means():
+    X = make_X()
+    weights = np.random.default_rng(0).integers(0, 4, size=len(X)).astype(float)
+    model = RNADE(**ONE).fit(X)
+    repeated = np.repeat(X, weights.astype(int), axis=0)
+    assert model.score(X, sample_weight=weights) == pytest.approx(model.score(repeated))
+    with pytest.raises(ValueError, match="[Nn]egative"):
+        model.score(X, sample_weight=-weights)
+
+
+def test_the_held_out_score_has_the_rows_weights():
+    X = make_X()
+    weights = np.random.default_rng(0).uniform(0.1, 3, size=len(X))
+    model = RNADE(**ONE).fit(X, sample_weight=weights)
+    held_out = model.fitted_rows_.held_out
+    expected = np.average(model.score_samples(X[held_out]), weights=weights[held_out])
+    assert model.held_out_score().mean == pytest.approx(expected)
+    equal = RNADE(**ONE).fit(X).held_out_score()
+    spread = RNADE(**ONE).fit(X).validation_scores_
+    assert equal.standard_error == pytest.approx(scipy.stats.sem(spread))
+
+
+def test_rows_of_weight_zero_are_ignored():
     X = make_X(120)
     weights = np.ones(120)
     weights[100:] = 0
@@ -250,6 +270,7 @@ def test_retraining_uses_all_rows_and_stops_at_the_same_likelihood():
     assert reached[-1] >= target or len(reached) == 31
 
 
+@pytest.mark.filterwarnings("ignore:4 rows are too few")
 def test_training_again_on_four_rows_takes():
     """One row is held out, so that its score has no standard error."""
     weights = np.array([1.0, 2.0, 1.0, 3.0])
@@ -333,6 +354,101 @@ def test_dequantised_values_get_the_mass_of_their_cell():
         model = RNADE(random_state=0, dequantize=True, epochs=40, learning_rate=0.01).fit(X)
     density = np.exp(model.log_conditionals(X)[:, 0]).mean()
     assert density == pytest.approx(1 / 3, abs=0.06)
+
+
+@pytest.mark.parametrize("share", [0.06, 0.2, 0.4, 0.49])
+def test_single_values_that_hold_a_share_of_the_rows_are_named(share):
+    """Zeros among continuous values, as of rain or of spending."""
+    X = make_X()
+    X[: round(share * len(X)), 1] = 0
+    with pytest.warns(SpikeWarning, match=rf"repeated: 0 in column 1 \({share:.0%} of the rows\)"):
+        RNADE(**ONE).fit(X)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_code_for_missing_values_is_suspected(whole):
+    X = make_X()
+    X = np.round(X[:, [0]]) if whole else X
+    X[::9, 0] = -999
+    with pytest.warns(SpikeWarning) as caught:
+        MixtureOfGaussians(1, max_iter=2).fit(X)
+    suspected = "-999 in column 0 (11% of the rows; a code for missing values?)"
+    assert suspected in str(caught[-1].message)
+    assert {Path(warning.filename).name for warning in caught} == {Path(__file__).name}
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        (lambda X: X[:, 0], "column 3"),
+        (lambda X: 0.1 * X[:, 0] + 1e5 * X[:, 1] - 7, "column 3"),
+        (lambda X: X[:, [0, 2]] * 2, "column 3, column 4"),
+    ],
+    ids=["copy", "combination", "two"],
+)
+def test_columns_that_follow_from_others_are_named(extra, named):
+    X = make_X()
+    X = np.column_stack([X, extra(X)])
+    with pytest.warns(SpikeWarning, match=f"^{named} can be computed exactly"):
+        RNADE(**ONE).fit(X)
+
+
+def test_copies_are_found_where_there_are_fewer_rows_than_columns():
+    X = np.random.default_rng(0).normal(size=(30, 40))
+    X[:, 7] = X[:, 2]
+    with pytest.warns(SpikeWarning, match="^column 7 can be computed"):
+        RNADE(**ONE).fit(X)
+
+
+def test_few_rows_are_told():
+    with pytest.warns(TrainingWarning, match="^2 rows are too few"):
+        RNADE(**ONE).fit(make_X(2))
+
+
+def test_columns_of_tiny_scale_are_fitted_or_refused():
+    X = make_X()
+    model = RNADE(**ONE).fit(X * [1, 1, 1e-200])
+    plain = RNADE(**ONE).fit(X)
+    np.testing.assert_allclose(
+        model.score_samples(X * [1, 1, 1e-200]),
+        plain.score_samples(X) + 200 * math.log(10),
+        rtol=1e-6,
+    )
+    with pytest.raises(ValueError, match=r"column 2 differ by less than 1e-290.* Rescale"):
+        RNADE(**ONE).fit(X * [1, 1, 1e-300])
+
+
+def test_masked_values_are_missing_values():
+    X = np.ma.MaskedArray(make_X(40), mask=False)
+    X[5, 2] = np.ma.masked
+    with pytest.raises(ValueError, match="the first is nan in row 5, column 2"):
+        RNADE(**ONE).fit(X)
+    whole = np.ma.MaskedArray(make_X(40), mask=False)
+    np.testing.assert_array_equal(
+        RNADE(**ONE).fit(whole).score_samples(whole),
+        RNADE(**ONE).fit(make_X(40)).score_samples(whole),
+    )
+
+
+def test_frames_of_objects_and_decimals_are_read_as_the_numbers_that_they_hold():
+    X = make_X(40).round(6)
+    decimals = [Decimal(str(value)) for value in X[:, 0]]
+    expected = RNADE(**ONE).fit(X).score_samples(X)
+    for frame in (
+        pd.DataFrame({"a": decimals, "b": X[:, 1].astype(object), "c": X[:, 2]}),
+        pl.DataFrame({"a": decimals, "b": X[:, 1], "c": X[:, 2]}),
+        pa.table({"a": decimals, "b": X[:, 1], "c": X[:, 2]}),
+    ):
+        np.testing.assert_allclose(RNADE(**ONE).fit(frame).score_samples(frame), expected)
+    mixed = pd.DataFrame({"a": [1.5, "x", 2.5], "b": [1.0, 2.5, 3.5]}, dtype=object)
+    with pytest.raises(ValueError, match=r"Column 'a' \(holds str\) of X holds no numbers"):
+        RNADE(**ONE).fit(mixed)
+
+
+def test_lazy_frames_are_told_to_be_collected():
+    lazy = pl.DataFrame(make_X(30)).lazy()
+    with pytest.raises(TypeError, match=r"lazy frame \(polars.*LazyFrame\).* collect\(\) first"):
+        RNADE(**ONE).fit(lazy)
 
 
 def test_nothing_is_said_of_ordinary_columns():
@@ -459,6 +575,14 @@ def test_cuda_that_is_not_there_is_refused(monkeypatch):
         RNADE(n_hidden=4, device="cuda").fit(make_X(30))
 
 
+def test_bounds_that_cross_are_told_in_the_datas_units():
+    model = RNADE(**ONE).fit(make_X(60))
+    with pytest.raises(
+        ValueError, match="low < high in every column; got 1010 and 990 in column 0"
+    ):
+        model.sample(1, low=[1010, -1, -1], high=[990, 1, 1])
+
+
 def test_scoring_checks_columns_and_fit_first():
     X = make_X(30)
     with pytest.raises(ValueError, match="not fitted yet"):
@@ -535,7 +659,7 @@ def test_the_default_beats_its_own_members():
         ({}, 50_000, 4),
         ({}, 10_000_000, 2),
         ({"learning_rate": 0.01}, 10_000, 8),
-        ({"search": None}, 10_000, 1),
+        ({"ensemble": None}, 10_000, 1),
         ({"recipe": "paper"}, 10_000, 1),
     ],
 )
@@ -593,7 +717,7 @@ def test_the_bar_counts_models_and_epochs(capsys):
 # ---------------------------------------------------------------- conditionals
 
 
-@pytest.mark.parametrize("name", AUTOREGRESSIVE)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_pit_of_draws_is_uniform_and_independent(name, seed):
     """Rows drawn from the model itself are what the model is right about."""
     model = clone(ESTIMATORS[name]).fit(make_X())
@@ -617,7 +741,15 @@ def test_pit_of_a_rounded_column_is_uniform(seed):
     assert len(np.unique(u)) == 2000
 
 
-@pytest.mark.parametrize("name", [name for name in AUTOREGRESSIVE if name in REAL])
+def test_several_quantiles_come_together():
+    X = make_X()
+    model = clone(ESTIMATORS["mog"]).fit(X)
+    both = model.conditional_quantiles(X, [0.05, 0.95])
+    assert both.shape == (2, *X.shape)
+    np.testing.assert_array_equal(both[1], model.conditional_quantiles(X, 0.95))
+
+
+@pytest.mark.parametrize("name", REAL)
 def test_conditional_quantiles_have_their_share_of_the_rows(name, seed):
     model = clone(ESTIMATORS[name]).fit(make_X())
     rows = model.sample(2000, random_state=seed)

@@ -26,7 +26,7 @@ def rows(n=400, seed=0):
 @pytest.fixture(scope="module")
 def model():
     settings = {"n_hidden": 8, "n_components": 2, "epochs": 5, "random_state": 0, "device": "cpu"}
-    return RNADE(search=None, **settings).fit(rows())
+    return RNADE(ensemble=None, **settings).fit(rows())
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from rnade.report.rows import Rows
 from tests.weather import make_weather
 
 QUICK = {"n_hidden": 8, "n_components": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
-QUICK["search"] = None  # one model, in one order
+QUICK["ensemble"] = None  # one model, in one order
 
 
 def fit(X, **settings):
@@ -448,7 +448,7 @@ def test_what_cannot_be_asked():
 
 def test_an_average_over_orders_has_gains_from_other_columns():
     X = gaussian_rows()
-    model = fit(X, search="auto", epochs=20)
+    model = fit(X, ensemble="auto", epochs=20)
     found = study(model, X)
     assert [gain.position for gain in found.gains] == [0, 0, 0]
     a, b, c = (gain.gain for gain in found.gains)

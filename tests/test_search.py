@@ -213,11 +213,39 @@ def test_other_estimators_are_refused():
 
 
 def test_a_list_of_settings_is_averaged_by_the_estimator_itself():
-    model = RNADE(search=[{"n_components": 2}, {"n_components": 4}], n_hidden=4, epochs=2)
+    model = RNADE(ensemble=[{"n_components": 2}, {"n_components": 4}], n_hidden=4, epochs=2)
     model.fit(make_X(60))
     assert [m["changes"]["n_components"] for m in model.members_] == [2] * 8 + [4] * 8
     assert [part.family.n_components for part in model.module_.parts] == [2, 4]
-    with pytest.raises(ValueError, match="search must be 'auto', None or a list of settings"):
-        RNADE(search="grid").fit(make_X(60))
+    with pytest.raises(ValueError, match="ensemble must be 'auto', None or a list of settings"):
+        RNADE(ensemble="grid").fit(make_X(60))
     with pytest.raises(ValueError, match="n_components must be a whole number >= 1; got 0"):
-        RNADE(search=[{"n_components": 0}]).fit(make_X(60))
+        RNADE(ensemble=[{"n_components": 0}]).fit(make_X(60))
+
+
+def test_weights_of_test_rows_act_like_repeated_rows():
+    X = make_X(80)
+    counts = np.concatenate([np.ones(40), np.random.default_rng(0).integers(0, 3, size=40)])
+    weighted = make_search(cv=[(np.arange(40), np.arange(40, 80))], refit=False)
+    weighted.fit(X, sample_weight=counts)
+    rows = np.repeat(np.arange(80), counts.astype(int))
+    repeated = make_search(cv=[(np.arange(40), np.arange(40, len(rows)))], refit=False)
+    repeated.fit(X[rows])
+    np.testing.assert_allclose(
+        weighted.cv_results_["mean_test_score"],
+        repeated.cv_results_["mean_test_score"],
+        rtol=1e-5,
+    )
+
+
+def test_row_weights_reach_the_refit_and_the_score():
+    X = make_X(80)
+    weights = np.random.default_rng(0).integers(0, 3, size=80).astype(float)
+    search = make_search({"n_components": [1]}).fit(X, sample_weight=weights)
+    expected = np.average(X, axis=0, weights=weights)
+    np.testing.assert_allclose(search.best_estimator_.standardiser_.mean, expected)
+    assert search.score(X, sample_weight=weights) == pytest.approx(
+        np.average(search.score_samples(X), weights=weights)
+    )
+    with pytest.raises(ValueError, match="[Nn]egative"):
+        make_search().fit(X, sample_weight=-weights)

@@ -32,11 +32,11 @@ QUICK = {"epochs": 2, "random_state": 0, "device": "cpu"}
 X = np.random.default_rng(0).normal(size=(60, 3)) * [1, 10, 100] + 3
 MODELS = {
     "rnade-auto": RNADE(n_hidden=4, **QUICK),
-    "rnade": RNADE(n_hidden=4, search=None, **QUICK),
+    "rnade": RNADE(n_hidden=4, ensemble=None, **QUICK),
     "rnade-laplace-random": RNADE(n_hidden=4, family="laplace", order="random", **QUICK),
     "rnade-permuted": RNADE(n_hidden=4, order=np.array([2, 0, 1]), **QUICK),
     "rnade-float64": RNADE(n_hidden=4, dtype="float64", **QUICK),
-    "rnade-deep": RNADE(n_hidden=4, n_layers=3, search=None, **QUICK),
+    "rnade-deep": RNADE(n_hidden=4, n_layers=3, ensemble=None, **QUICK),
     "rnade-retrain": RNADE(n_hidden=4, retrain=True, **QUICK),
     "nade-tied": NADE(n_hidden=4, tied_weights=True, **QUICK),
     "fvsbn": FVSBN(**QUICK),
@@ -50,7 +50,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def fitted():
-    return RNADE(n_hidden=4, search=None, **QUICK).fit(X)
+    return RNADE(n_hidden=4, ensemble=None, **QUICK).fit(X)
 
 
 @pytest.fixture

@@ -17,11 +17,18 @@ class MeanScore:
     n_rows: int
 
 
-def mean_score(scores: Array) -> MeanScore:
-    """Summarise log densities of independent rows."""
+def mean_score(scores: Array, weights: Array | None = None) -> MeanScore:
+    """Summarise log densities of independent rows, which may have weights.
+
+    The standard error is that of a weighted mean, sqrt(sum w^2 (s - mean)^2) / sum w, times
+    sqrt(n / (n - 1)); for equal weights the usual one.
+    """
     n = len(scores)
-    error = float(scores.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
-    return MeanScore(float(scores.mean()), error, n)
+    w = np.ones(n) if weights is None else weights
+    mean = np.average(scores, weights=w)
+    square = np.square(w * (scores - mean)).sum() / w.sum() ** 2
+    error = float(np.sqrt(square * n / (n - 1))) if n > 1 else float("nan")
+    return MeanScore(float(mean), error, n)
 
 
 def standard_error_by_group(scores: Array, groups: NDArray[np.int64]) -> float:

@@ -1,5 +1,8 @@
 """The errors and warnings of this library."""
 
+import sys
+import warnings
+
 
 class RnadeError(Exception):
     """Base of the errors that only this library raises."""
@@ -30,8 +33,16 @@ class CheckpointError(RnadeError, ValueError):
 
 
 class SpikeWarning(UserWarning):
-    """Columns of repeated or whole-number values, on which a density can spike without bound."""
+    """Repeated values, or columns that follow from others: a density can spike without bound."""
 
 
 class TrainingWarning(UserWarning):
-    """Training ended, but not as one would wish."""
+    """Training finished with problems, or had too few rows."""
+
+
+def warn_caller(text: str, category: type[Warning]) -> None:
+    """Warn at the line outside this package that called it, however deep the warning arises."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("rnade."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)

@@ -155,7 +155,7 @@ def _make(model: Model, settings: Mapping[str, Any], search: bool | None, *, qui
             raise ValueError(f"--{flag} is no setting of --model {model.value}.")
     verbose = int(sys.stderr.isatty() and not quiet)
     if search is False:
-        return estimator(**settings, search=None, verbose=verbose)
+        return estimator(**settings, ensemble=None, verbose=verbose)
     one = estimator(**settings, verbose=verbose)
     if not search:
         return one

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 # Set by the command line's own options.
-_NOT_OFFERED = frozenset({"search", "verbose"})
+_NOT_OFFERED = frozenset({"ensemble", "search", "verbose"})
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,17 @@
 
 from rnade.columns.names import as_fitted, as_values, column_names
 from rnade.columns.resolution import SMALLEST_FLOOR, Resolution
+from rnade.columns.spikes import Spike, dependent_columns, find_spikes
 from rnade.columns.standardiser import Standardiser
 
 __all__ = [
     "SMALLEST_FLOOR",
     "Resolution",
+    "Spike",
     "Standardiser",
     "as_fitted",
     "as_values",
     "column_names",
+    "dependent_columns",
+    "find_spikes",
 ]

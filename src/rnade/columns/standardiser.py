@@ -23,8 +23,12 @@ class Standardiser:
     def fit(cls, X: Array, weights: Array | None = None) -> "Standardiser":
         """Weighted mean and population standard deviation of each column."""
         mean = np.average(X, axis=0, weights=weights)
-        variance = np.average((X - mean) ** 2, axis=0, weights=weights)
-        return cls(mean, np.sqrt(variance))
+        centred = X - mean
+        # In units of the largest value, whose square neither overflows nor vanishes.
+        unit = np.abs(centred).max(axis=0)
+        unit = np.where(unit > 0, unit, 1.0)
+        variance = np.average((centred / unit) ** 2, axis=0, weights=weights)
+        return cls(mean, unit * np.sqrt(variance))
 
     @classmethod
     def identity(cls, n_columns: int) -> "Standardiser":

@@ -1,7 +1,6 @@
-"""What the autoregressive estimators share: modules trained by gradients, alone or as a bank."""
+"""What estimators share that are trained by gradients, alone or as a bank."""
 
 import abc
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +11,10 @@ from sklearn.base import clone
 from torch import Generator
 
 from rnade.columns import Resolution
-from rnade.estimators.calibrated import ConditionalsMixin
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
-from rnade.estimators.density import Rows, warn_of_training
+from rnade.estimators.density import Rows
+from rnade.estimators.parameters import TrainingParameters, estimator
+from rnade.exceptions import TrainingWarning, warn_caller
 from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive, AbstractDensity, EnsembleModule
 from rnade.progress import bank_bar
@@ -52,25 +52,60 @@ class Planned:
     fold: int | None = None
 
 
-class AbstractAutoregressiveEstimator(ConditionalsMixin, AbstractConditionalsEstimator):
-    """Density estimator over autoregressive modules, trained by gradients.
+class AbstractTrainedEstimator(TrainingParameters, AbstractConditionalsEstimator):
+    """Density estimator trained by gradients: its recipe, its bank and its checkpoints."""
 
-    Subclasses store their parameters, build a module and say how columns are prepared; `_plan`
+    def _make_recipe(self, **changes: Any) -> Recipe:
+        """The recipe with the settings given as parameters, and then `changes`."""
+        return make_recipe(
+            self.recipe,
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            batches_per_epoch=self.batches_per_epoch,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+        ).with_changes(**changes)
+
+    def _trained_bank(self, members: Sequence[Member], *, first: bool) -> Bank:
+        """Train members as a bank, with a bar and checkpoints of their own in each training."""
+        stage = "train" if first else "retrain"
+        folder = None if self.checkpoint is None else Path(self.checkpoint) / stage
+        bank = Bank(members, checkpoint=folder)
+        what = "Training" if first else "Training on all rows"
+        with bank_bar(what, shown=self.verbose > 0) as on_epoch:
+            bank.advance(on_epoch=on_epoch)
+        if bank.interrupted:
+            warn_caller(
+                "Training was stopped by Ctrl-C; the best model so far was kept.", TrainingWarning
+            )
+        return bank
+
+
+@estimator
+class AutoregressiveParameters(TrainingParameters):
+    """What estimators of autoregressive models with shared weights take.
+
+    Parameters
+    ----------
+    {TrainingParameters}
+    backend : {"auto", "cpu", "gpu", "gpu-tf32", "gpu-bf16", "vectorised"}
+        Which backend trains; "auto" takes the fused kernels of the device. The last two of the
+        GPU are faster and coarser. Scores have a precision of their own, `score_dtype`.
+    """
+
+    backend: str = "auto"
+
+
+class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedEstimator):
+    """Density estimator over autoregressive modules with shared weights.
+
+    Subclasses declare their parameters, build a module and say how columns are prepared; `_plan`
     says which models are trained, and their average is what is fitted.
     """
 
-    # Parameters that every subclass has.
-    recipe: str
-    learning_rate: float | None
-    batch_size: int | None
-    epochs: int | None
-    batches_per_epoch: int | None
-    momentum: float | None
-    weight_decay: float | None
-    patience: int | None
-    order: Any
-    backend: str
-    checkpoint: str | os.PathLike[str] | None
+    order: Any  # a parameter of every subclass
 
     # Fitted attributes.
     module_: AbstractAutoregressive | EnsembleModule
@@ -114,18 +149,6 @@ class AbstractAutoregressiveEstimator(ConditionalsMixin, AbstractConditionalsEst
     def _check_settings(self) -> None:
         self._make_recipe()
 
-    def _make_recipe(self) -> Recipe:
-        return make_recipe(
-            self.recipe,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            batches_per_epoch=self.batches_per_epoch,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            patience=self.patience,
-        )
-
     def _train(
         self, training: Rows, held_out: Rows | None, seed: int, target: Any
     ) -> tuple[AbstractDensity, Outcome]:
@@ -135,15 +158,9 @@ class AbstractAutoregressiveEstimator(ConditionalsMixin, AbstractConditionalsEst
         """
         first = held_out is not None
         plan = self._plan(*training.x.shape) if first else self._kept_plan
-        bank = Bank(
-            self.make_members(training, held_out, seed, plan, target),
-            checkpoint=self._checkpoint("train" if first else "retrain"),
+        bank = self._trained_bank(
+            self.make_members(training, held_out, seed, plan, target), first=first
         )
-        what = "Training" if first else "Training on all rows"
-        with bank_bar(what, shown=self.verbose > 0) as on_epoch:
-            bank.advance(on_epoch=on_epoch)
-        if bank.interrupted:
-            warn_of_training("Training was stopped by Ctrl-C; the best model so far was kept.")
         results = bank.results()
         if first:
             _check_results(results, bank.members[0].recipe)
@@ -199,9 +216,6 @@ class AbstractAutoregressiveEstimator(ConditionalsMixin, AbstractConditionalsEst
             members.append(Member(module, recipe, sets[key], target))
         return members
 
-    def _checkpoint(self, stage: str) -> Path | None:
-        return None if self.checkpoint is None else Path(self.checkpoint) / stage
-
     def _floors(self, resolution: Resolution) -> Array:
         return resolution.floors(self.standardiser_.scale)
 
@@ -220,9 +234,10 @@ def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:
         raise diverged_error(where[0])
     curves = [[row["train"] for row in r.history] for r in results]
     if not any(len(scores) == 1 or max(scores[1:]) > scores[0] for scores in curves):
-        warn_of_training(
+        warn_caller(
             "Training did not improve on the untrained model, which was kept: learning_rate"
-            f"={recipe.learning_rate:g} may be too large."
+            f"={recipe.learning_rate:g} may be too large.",
+            TrainingWarning,
         )
 
 

@@ -8,6 +8,7 @@ from torch import Generator
 from rnade.checks import number_between
 from rnade.columns import Standardiser
 from rnade.estimators.base import AbstractAutoregressiveEstimator
+from rnade.estimators.parameters import estimator
 from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule
 from rnade.training import Recipe
@@ -16,7 +17,8 @@ from rnade.training import Recipe
 class AbstractBinaryEstimator(AbstractAutoregressiveEstimator):
     """Binary columns: thresholded if asked, never standardised."""
 
-    binarize: float | None
+    binarize: float | None  # a parameter of every subclass
+    _binary = True
 
     def _encode(self, X: Array) -> Array:
         if self.binarize is not None:
@@ -35,6 +37,7 @@ class AbstractBinaryEstimator(AbstractAutoregressiveEstimator):
         return Standardiser.identity(X.shape[1]), None
 
 
+@estimator
 class NADE(AbstractBinaryEstimator):
     """Neural autoregressive distribution estimator for binary data.
 
@@ -50,39 +53,7 @@ class NADE(AbstractBinaryEstimator):
         Values above this are 1, others 0; None expects 0 and 1 only.
     order : {"raster", "random"} or permutation of the columns
         Which column comes first, second and so on.
-    recipe : {"modern", "paper"}
-        How to train; see `RNADE`. The settings below change either.
-    learning_rate : float, optional
-        Largest learning rate.
-    batch_size : int, optional
-        Rows in a minibatch.
-    epochs : int, optional
-        Largest number of epochs.
-    batches_per_epoch : int, optional
-        Minibatches that make an epoch; by default one pass over the rows, but at least 20.
-    momentum : float, optional
-        Momentum of plain gradient descent (the paper's recipe), from the second epoch on.
-    weight_decay : float, optional
-        Decay of the input-to-hidden weights.
-    patience : int, optional
-        Epochs without a better held-out score after which training stops.
-    validation_fraction : float
-        Share of the rows held out, for early stopping and for p-values.
-    retrain : bool
-        Afterwards train again on all rows, until the training log-likelihood of the best epoch is
-        reached (the paper's rule).
-    checkpoint : path, optional
-        A folder for checkpoints; see `RNADE`.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute.
-    dtype : {"float32", "float64"}
-        Precision of training; scores are computed in float64 always.
-    backend : str
-        Which backend computes densities; "auto" chooses.
-    random_state : int, RandomState instance or None
-        Seed of starting weights, held-out rows and minibatches.
-    verbose : int
-        1 shows a progress bar on stderr.
+    {AutoregressiveParameters}
 
     References
     ----------
@@ -97,52 +68,11 @@ class NADE(AbstractBinaryEstimator):
     (2, 4)
     """
 
-    def __init__(
-        self,
-        *,
-        n_hidden: int = 50,
-        activation: str = "sigmoid",
-        tied_weights: bool = False,
-        binarize: float | None = 0.0,
-        order: Any = "raster",
-        recipe: str = "modern",
-        learning_rate: float | None = None,
-        batch_size: int | None = None,
-        epochs: int | None = None,
-        batches_per_epoch: int | None = None,
-        momentum: float | None = None,
-        weight_decay: float | None = None,
-        patience: int | None = None,
-        validation_fraction: float = 0.1,
-        retrain: bool = False,
-        checkpoint: Any = None,
-        device: str = "auto",
-        dtype: str = "float32",
-        backend: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.activation = activation
-        self.tied_weights = tied_weights
-        self.binarize = binarize
-        self.order = order
-        self.recipe = recipe
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.batches_per_epoch = batches_per_epoch
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.retrain = retrain
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.backend = backend
-        self.random_state = random_state
-        self.verbose = verbose
+    n_hidden: int = 50
+    activation: str = "sigmoid"
+    tied_weights: bool = False
+    binarize: float | None = 0.0
+    order: Any = "raster"
 
     def _make_module(
         self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None
@@ -159,6 +89,7 @@ class NADE(AbstractBinaryEstimator):
         )
 
 
+@estimator
 class FVSBN(AbstractBinaryEstimator):
     """Fully visible sigmoid belief network: logistic regression of each column on those before.
 
@@ -168,85 +99,15 @@ class FVSBN(AbstractBinaryEstimator):
         Values above this are 1, others 0; None expects 0 and 1 only.
     order : {"raster", "random"} or permutation of the columns
         Which column comes first, second and so on.
-    recipe : {"modern", "paper"}
-        How to train; see `RNADE`. The settings below change either.
-    learning_rate : float, optional
-        Largest learning rate.
-    batch_size : int, optional
-        Rows in a minibatch.
-    epochs : int, optional
-        Largest number of epochs.
-    batches_per_epoch : int, optional
-        Minibatches that make an epoch; by default one pass over the rows, but at least 20.
-    momentum : float, optional
-        Momentum of plain gradient descent (the paper's recipe), from the second epoch on.
-    weight_decay : float, optional
-        Decay of the regression weights.
-    patience : int, optional
-        Epochs without a better held-out score after which training stops.
-    validation_fraction : float
-        Share of the rows held out, for early stopping and for p-values.
-    retrain : bool
-        Afterwards train again on all rows, until the training log-likelihood of the best epoch is
-        reached (the paper's rule).
-    checkpoint : path, optional
-        A folder for checkpoints; see `RNADE`.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute.
-    dtype : {"float32", "float64"}
-        Precision of training; scores are computed in float64 always.
-    backend : str
-        Which backend computes densities; "auto" chooses.
-    random_state : int, RandomState instance or None
-        Seed of held-out rows and minibatches.
-    verbose : int
-        1 shows a progress bar on stderr.
+    {AutoregressiveParameters}
 
     References
     ----------
     Frey, Hinton and Dayan (1996), Does the wake-sleep algorithm produce good density estimators?
     """
 
-    def __init__(
-        self,
-        *,
-        binarize: float | None = 0.0,
-        order: Any = "raster",
-        recipe: str = "modern",
-        learning_rate: float | None = None,
-        batch_size: int | None = None,
-        epochs: int | None = None,
-        batches_per_epoch: int | None = None,
-        momentum: float | None = None,
-        weight_decay: float | None = None,
-        patience: int | None = None,
-        validation_fraction: float = 0.1,
-        retrain: bool = False,
-        checkpoint: Any = None,
-        device: str = "auto",
-        dtype: str = "float32",
-        backend: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.binarize = binarize
-        self.order = order
-        self.recipe = recipe
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.batches_per_epoch = batches_per_epoch
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.retrain = retrain
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.backend = backend
-        self.random_state = random_state
-        self.verbose = verbose
+    binarize: float | None = 0.0
+    order: Any = "raster"
 
     def _make_module(
         self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None

@@ -1,25 +1,35 @@
-"""Log conditionals of each column, for estimators whose module gives them."""
+"""What the conditionals of a model say of the cells of a row: terms, probabilities, intervals."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
+from torch import Generator, Tensor
 
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.inputs import check_rows
-from rnade.families.base import Array
+from rnade.estimators.settings import make_rng
+from rnade.families import Conditional
+from rnade.nn import EnsembleModule
+from rnade.typing import Array
+
+# Rows looked at together: few enough for a processor's cache to hold what is computed of them.
+_CHUNK_ROWS = 4096
 
 
 class AbstractConditionalsEstimator(AbstractDensityEstimator):
-    """Density estimator that also tells the columns of a row apart."""
+    """Density estimator that tells the columns of a row apart: all that this package has."""
 
-    # A density with `log_conditionals(x)` too.
+    # A density with `log_conditionals` and `conditionals` too.
     module_: Any
 
     def log_conditionals(self, X: Any) -> Array:
         """The D terms log p(x_d | x_<d) of each row, in nats; they sum to `score_samples`.
 
-        A very negative term says that this column is what makes the row odd, given the columns
-        before it in the model's order.
+        A term is a log density in the column's own units, so that terms of different columns do
+        not compare: a term says that a cell is unusual only beside what is typical of its column.
 
         Parameters
         ----------
@@ -30,7 +40,102 @@ class AbstractConditionalsEstimator(AbstractDensityEstimator):
         array of shape (N, D)
         """
         check_is_fitted(self)
-        terms = self._in_chunks(
-            self._encode(check_rows(self, X, fitting=False)), self.module_.log_conditionals
-        )
+        X = self._encode(check_rows(self, X, fitting=False))
+        terms = self._in_chunks(X, lambda module, x: module.log_conditionals(x))
         return terms + self.standardiser_.log_determinant_terms
+
+    def pit(self, X: Any, random_state: Any = None) -> Array:
+        """Probability integral transform: where each value falls in its conditional, from 0 to 1.
+
+        Entry d of a row is the probability that the model gives to values below x_d given the
+        columns before it. Over rows like those fitted, each column of the result is uniform if
+        the model is right, and independent of the others.
+
+        A value rounded to a step stands for the interval of that width around it, and a binary
+        value for a jump: there the result is drawn evenly from the interval's or the jump's range
+        of probabilities (the randomised transform), which is uniform in the same way.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+        random_state : int, RandomState instance or None
+            Of those draws, and of the model of an average by which a row is judged.
+
+        Returns
+        -------
+        array of shape (N, D)
+        """
+        check_is_fitted(self)
+        X = self._encode(check_rows(self, X, fitting=False))
+        rng = make_rng(random_state)
+        below, above = self._reach()
+        u: Array = np.empty_like(X)
+        for rows, d, x, conditional in self._conditionals(X, int(rng.randint(2**31 - 1))):
+            upper = conditional.cdf(x + above[d]).cpu().numpy()
+            u[rows, d] = upper
+            if below[d] + above[d] > 0:
+                lower = conditional.cdf(x - below[d]).cpu().numpy()
+                u[rows, d] = lower + (upper - lower) * rng.uniform(size=len(lower))
+        return u
+
+    def conditional_quantiles(self, X: Any, q: ArrayLike) -> Array:
+        """The values below which the model puts the shares `q` of each conditional.
+
+        ``conditional_quantiles(X, [0.05, 0.95])`` bounds what the model expected of each cell in
+        nine of ten cases, given the columns before it.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+        q : float or array-like of floats
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        array of shape (N, D), or (len(q), N, D) for several
+            In the data's units.
+        """
+        check_is_fitted(self)
+        X = self._encode(check_rows(self, X, fitting=False))
+        shares = [float(share) for share in np.atleast_1d(np.asarray(q))]
+        Z = np.empty((len(shares), *X.shape))
+        for rows, d, _, conditional in self._conditionals(X, seed=0):
+            for i, share in enumerate(shares):
+                Z[i, rows, d] = conditional.quantile(share).cpu().numpy()
+        values = self.standardiser_.inverse(Z)
+        return values if np.ndim(q) else np.asarray(values[0])
+
+    def _reach(self) -> tuple[Array, Array]:
+        """How far below and above itself a value of each column reaches, standardised."""
+        scale = self.standardiser_.scale
+        if self._binary:
+            return np.ones_like(scale), np.zeros_like(scale)
+        steps = np.zeros_like(scale) if self.resolution_ is None else self.resolution_.steps
+        return steps / scale / 2, steps / scale / 2
+
+    # Whether values are 0 and 1.
+    _binary = False
+
+    def _conditionals(
+        self, X: Array, seed: int
+    ) -> Iterator[tuple[NDArray[np.int64], int, Tensor, Conditional]]:
+        """For some rows at a time and each column: its standardised values and conditionals.
+
+        Models of an average have orders of their own. There each row is given to one of them,
+        drawn by how likely it is that the row came from it: if the average is right, so are the
+        conditionals of the model drawn.
+        """
+        module = self.module_
+        generator = Generator(module.device).manual_seed(seed)
+        for start in range(0, len(X), _CHUNK_ROWS):
+            x = self._standardised(module, X[start : start + _CHUNK_ROWS])
+            if not isinstance(module, EnsembleModule):
+                rows = np.arange(start, start + len(x))
+                yield from ((rows, d, x[:, d], one) for d, one in module.conditionals(x))
+                continue
+            chosen = module.choose_members(x, generator)
+            for m in sorted(set(chosen.tolist())):
+                at = (chosen == m).nonzero().flatten()
+                rows = start + at.cpu().numpy()
+                for d, conditional in module.member(m).conditionals(x[at]):
+                    yield rows, d, x[at, d], conditional

@@ -1,9 +1,9 @@
 """What every density estimator shares: held-out rows, scoring, sampling, saving."""
 
 import abc
+import copy
 import os
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -15,19 +15,26 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Generator, Tensor
 
-from rnade.checks import number_between, positive_int, unknown_name
+from rnade.checks import number_between, positive_int
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.fitted_rows import FittedRows
-from rnade.estimators.inputs import check_rows
-from rnade.estimators.settings import DTYPES, make_rng, resolve_device
+from rnade.estimators.inputs import check_rows, column_labels, prepare_real, warn_of_few_rows
+from rnade.estimators.parameters import FitParameters
+from rnade.estimators.settings import make_rng, named_dtype, resolve_device
 from rnade.evaluation import Calibration, MeanScore, mean_score
-from rnade.exceptions import TrainingDivergedError, TrainingWarning
+from rnade.exceptions import TrainingDivergedError, TrainingWarning, warn_caller
 from rnade.families.base import Array
 from rnade.nn import AbstractDensity
 from rnade.training import HistoryRow, Outcome
 
-# Rows scored at a time: what is moved to the device, and the largest array beyond the result.
-CHUNK_ROWS = 50_000
+# Numbers of X that are scored at a time: what is moved to the device, and the largest array
+# beyond the result.
+CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**25}
+# With score_dtype="auto": rows from which a GPU computes in float32, how many of them are first
+# scored in float64 too, and the largest difference that is allowed, in nats.
+SINGLE_ROWS = 4096
+COMPARED_ROWS = 256
+LARGEST_DIFFERENCE = 1e-4
 _SECOND_FAILED = "Training again on all rows failed, so the first model was kept."
 
 
@@ -40,19 +47,15 @@ class Rows:
     at: NDArray[np.int64]
 
 
-class AbstractDensityEstimator(DensityMixin, BaseEstimator):
+class AbstractDensityEstimator(FitParameters, DensityMixin, BaseEstimator):
     """Scikit-learn estimator over one module that gives densities.
 
-    Subclasses store their parameters, say how columns are prepared, and train a module.
+    Subclasses declare their parameters, say how columns are prepared, and train a module.
     """
 
-    # Parameters that every subclass has.
-    validation_fraction: float
-    retrain: bool
-    device: str
+    # Of training and of scores; a parameter of those subclasses that have a choice.
     dtype: str
-    random_state: Any
-    verbose: int
+    score_dtype: str = "float64"
 
     # Fitted attributes.
     module_: AbstractDensity
@@ -75,9 +78,9 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
     def _check_settings(self) -> None:
         """Raise on bad parameters, before any row is looked at."""
 
-    @abc.abstractmethod
     def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, Resolution | None]:
         """Look at the rows to be fitted: how to standardise them and how they are rounded."""
+        return prepare_real(self, X, weights)
 
     @abc.abstractmethod
     def _train(
@@ -108,7 +111,7 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
             Rows. Names of a frame's columns are kept and checked on the next call.
         y : ignored
         sample_weight : array-like of shape (N,), optional
-            Weights of the rows; a row of weight 0 is as good as absent.
+            Weights of the rows; a row of weight 0 is ignored.
 
         Returns
         -------
@@ -118,7 +121,9 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         fraction = number_between(
             self.validation_fraction, "validation_fraction", 0, 0.9, open_low=True
         )
-        device, dtype = resolve_device(self.device), self._training_dtype()
+        device, dtype = resolve_device(self.device), named_dtype(self.dtype, "dtype")
+        if self.score_dtype != "auto":
+            named_dtype(self.score_dtype, "score_dtype")
         given = check_rows(self, X, fitting=True)
         X = self._encode(given)
         place = np.arange(len(X))
@@ -133,6 +138,7 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
                 raise ValueError(
                     f"Found {len(X)} sample(s) of positive weight; at least 2 are needed."
                 )
+        warn_of_few_rows(len(X))
         self.standardiser_, self.resolution_ = self._prepare(X, weights)
         rng = make_rng(self.random_state)
         shuffled = rng.permutation(len(X)).astype(np.int64)
@@ -148,7 +154,7 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         seed = int(rng.randint(2**31 - 1))
         began = time.perf_counter()
         module, outcome = self._train(training, held_out, seed, target=None)
-        self.module_ = module.double().requires_grad_(False)
+        self.module_ = for_scoring(module)
         self.n_rows_ = len(X)
         self.fitted_rows_ = FittedRows.of(given, place[held_out.at])
         self.__dict__.pop("origin_", None)  # of an earlier table
@@ -190,26 +196,22 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         try:
             module, outcome = self._train(everything, None, seed, target)
         except TrainingDivergedError as error:
-            warn_of_training(f"{_SECOND_FAILED} {error}")
+            warn_caller(f"{_SECOND_FAILED} {error}", TrainingWarning)
             return
         if outcome.interrupted:
             return
-        self.module_ = module.double().requires_grad_(False)
+        self.module_ = for_scoring(module)
         reached = mean(self._score(X[everything.at]), everything.at)
         # One held-out row has no standard error, and then anything finite will do.
         if np.isfinite(reached) and not reached < least:
             self.retrain_history_ = outcome.history
             return
         self.module_ = before
-        warn_of_training(
+        warn_caller(
             f"{_SECOND_FAILED} It came to {reached:.4g} nats a row on the rows it was trained on,"
-            f" where at least {least:.4g} was to be expected. A lower learning_rate may help."
+            f" where at least {least:.4g} was to be expected. A lower learning_rate may help.",
+            TrainingWarning,
         )
-
-    def _training_dtype(self) -> torch.dtype:
-        if self.dtype not in DTYPES:
-            raise unknown_name(self.dtype, list(DTYPES), "dtype")
-        return DTYPES[self.dtype]
 
     # ---------------------------------------------------------------- scoring
 
@@ -227,22 +229,29 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         check_is_fitted(self)
         return self._score(self._encode(check_rows(self, X, fitting=False)))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Mean log density of the rows, in nats per row.
 
         Parameters
         ----------
         X : array-like or data frame of shape (N, D)
         y : ignored
+        sample_weight : array-like of shape (N,), optional
+            Weights of the rows.
         """
-        return float(self.score_samples(X).mean())
+        scores = self.score_samples(X)
+        if sample_weight is None:
+            return float(scores.mean())
+        weights = _check_sample_weight(sample_weight, scores, ensure_non_negative=True)
+        return float(np.average(scores, weights=weights))
 
     def pvalue(self, X: Any) -> Array:
-        """Share of held-out rows at most as likely as each row: small for odd rows.
+        """Share of held-out rows at most as likely as each row: small for outliers.
 
-        The held-out rows are those that `fit` set aside for early stopping. A row with p <= 0.01
-        is one of the oddest 1 % of rows like the training data. The smallest value possible is
-        1 / (1 + number of held-out rows).
+        A row with p <= 0.01 is among the 1 % most unusual of rows like the training data. The
+        held-out rows are those that `fit` set aside; in the default, an average of models, they
+        have no part in training, and where one model is fitted they also choose its epoch. The
+        smallest value possible is 1 / (1 + number of held-out rows).
 
         Parameters
         ----------
@@ -258,20 +267,57 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
     def held_out_score(self) -> MeanScore:
         """Mean log-likelihood of the rows that `fit` held out, with its standard error."""
         check_is_fitted(self)
-        return mean_score(self.validation_scores_)
+        return mean_score(self.calibration_.scores, self.calibration_.weights)
 
     def _score(self, X: Array) -> Array:
-        return self._in_chunks(X, self.module_.log_prob) + self.standardiser_.log_determinant
+        scores = self._in_chunks(X, lambda module, x: module.log_prob(x))
+        return scores + self.standardiser_.log_determinant
 
-    def _in_chunks(self, X: Array, function: Callable[[Tensor], Tensor]) -> Array:
-        """What `function` gives for the standardised rows of X, a chunk of rows at a time."""
-        parts = []
-        for start in range(0, len(X), CHUNK_ROWS):
-            piece = self.standardiser_.transform(X[start : start + CHUNK_ROWS])
-            with torch.no_grad():
-                x = torch.as_tensor(piece).to(self.module_.device, self.module_.dtype)
-                parts.append(function(x).cpu().numpy())
+    def _in_chunks(self, X: Array, function: Callable[[Any, Tensor], Tensor]) -> Array:
+        """What `function` gives of a module and the standardised rows of X, chunk by chunk."""
+        module = self._module_for(X, function)
+        size = max(1, CHUNK_ELEMENTS[module.device.type] // X.shape[1])
+        parts = [
+            self._computed(module, X[start : start + size], function)
+            for start in range(0, len(X), size)
+        ]
         return np.concatenate(parts)
+
+    def _computed(
+        self, module: AbstractDensity, X: Array, function: Callable[[Any, Tensor], Tensor]
+    ) -> Array:
+        with torch.no_grad():
+            result: Array = function(module, self._standardised(module, X)).double().cpu().numpy()
+        return result
+
+    def _standardised(self, module: AbstractDensity, X: Array) -> Tensor:
+        """Rows as the module takes them; on its device, which is faster than NumPy."""
+        rows = torch.as_tensor(X).to(module.device)
+        mean, scale = self.standardiser_.mean, self.standardiser_.scale
+        standard = (rows - torch.as_tensor(mean).to(rows)) / torch.as_tensor(scale).to(rows)
+        return standard.to(module.dtype)
+
+    def _module_for(self, X: Array, function: Callable[[Any, Tensor], Tensor]) -> AbstractDensity:
+        """The module in the precision in which it is to compute `function` of X."""
+        single = self._module_in(self._score_dtype(len(X)))
+        if single is self.module_ or self.score_dtype != "auto":
+            return single
+        some = X[:: -(-len(X) // COMPARED_ROWS)]
+        ours, exact = (self._computed(module, some, function) for module in (single, self.module_))
+        difference = np.abs(ours - exact)
+        return single if (difference < LARGEST_DIFFERENCE).all() else self.module_
+
+    def _score_dtype(self, n_rows: int) -> torch.dtype:
+        """Precision for so many rows."""
+        if self.score_dtype != "auto":
+            return named_dtype(self.score_dtype, "score_dtype")
+        fast = self.module_.device.type == "cuda" and n_rows >= SINGLE_ROWS
+        return torch.float32 if fast else torch.float64
+
+    def _module_in(self, dtype: torch.dtype) -> AbstractDensity:
+        """The fitted module, or a copy of it in another precision."""
+        same = dtype == self.module_.dtype
+        return self.module_ if same else copy.deepcopy(self.module_).to(dtype)
 
     # ---------------------------------------------------------------- sampling
 
@@ -301,12 +347,21 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         n_samples = positive_int(n_samples, "n_samples")
         seed = int(make_rng(random_state).randint(2**31 - 1))
         generator = Generator(self.module_.device).manual_seed(seed)
-        Z = self.module_.sample(
-            n_samples, generator, low=self._bound(low, "low"), high=self._bound(high, "high")
+        ends = self._bound(low, "low"), self._bound(high, "high")
+        if ends[0] is not None and ends[1] is not None and (ends[0] >= ends[1]).any():
+            at = int((ends[0] >= ends[1]).argmax())
+            raise ValueError(
+                f"Expected low < high in every column; got {ends[0][at]:g} and {ends[1][at]:g} in"
+                f" {column_labels(self)[at]}."
+            )
+        bounds = (
+            None if t is None else torch.as_tensor(self.standardiser_.transform(t)) for t in ends
         )
-        return self.standardiser_.inverse(Z.cpu().numpy())
+        module = self._module_in(self._score_dtype(n_samples))
+        Z = module.sample(n_samples, generator, **dict(zip(("low", "high"), bounds, strict=True)))
+        return self.standardiser_.inverse(Z.double().cpu().numpy())
 
-    def _bound(self, bound: ArrayLike | None, name: str) -> Tensor | None:
+    def _bound(self, bound: ArrayLike | None, name: str) -> Array | None:
         if bound is None:
             return None
         values = np.asarray(bound, dtype=np.float64)
@@ -317,7 +372,7 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
             )
         if np.isnan(values).any():
             raise ValueError(f"{name} holds NaN; use -inf or inf where a column is free.")
-        return torch.as_tensor(self.standardiser_.transform(values))
+        return values
 
     # ---------------------------------------------------------------- saving
 
@@ -344,6 +399,9 @@ class AbstractDensityEstimator(DensityMixin, BaseEstimator):
         return tags
 
 
-def warn_of_training(text: str) -> None:
-    """Warn where `fit` was called, from a method that it calls."""
-    warnings.warn(text, TrainingWarning, stacklevel=4)
+def for_scoring(module: AbstractDensity) -> AbstractDensity:
+    """A trained module in float64, with a backend that has it: those of the GPU do not."""
+    for part in module.modules():
+        if str(getattr(part, "backend", "")).startswith("gpu"):
+            part.backend = "auto"  # type: ignore[assignment]
+    return module.double().requires_grad_(False)

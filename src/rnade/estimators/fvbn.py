@@ -1,9 +1,7 @@
 """FVBN as a scikit-learn estimator."""
 
 import itertools
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,45 +10,31 @@ from sklearn.model_selection import ParameterGrid
 from torch import Generator
 
 from rnade.checks import positive_int, unknown_name
-from rnade.columns import Resolution, Standardiser
-from rnade.estimators.base import raise_if_diverged
-from rnade.estimators.conditionals import AbstractConditionalsEstimator
-from rnade.estimators.density import Rows, warn_of_training
-from rnade.estimators.inputs import check_not_constant, warn_of_spikes
+from rnade.estimators.base import AbstractTrainedEstimator, raise_if_diverged
+from rnade.estimators.density import Rows
+from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.rnade import SETTINGS
-from rnade.estimators.settings import scale_floors
+from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
 from rnade.families import make_family
-from rnade.families.base import Array
 from rnade.nn import FVBNModule
 from rnade.nn.autoregressive import make_order
-from rnade.progress import bank_bar
 from rnade.training import (
     PAPER_GRID,
-    Bank,
     HistoryRow,
     Member,
     Outcome,
     Recipe,
     RowSet,
     Trained,
-    make_recipe,
 )
 
-_RECIPE_SETTINGS = (
-    "learning_rate",
-    "batch_size",
-    "epochs",
-    "batches_per_epoch",
-    "momentum",
-    "weight_decay",
-    "patience",
-)
 # In which the settings of a search may differ.
 _SIZES = ("n_hidden", "n_components")
 _SEARCHED = (*_SIZES, "learning_rate", "weight_decay", "momentum")
 
 
-class FVBN(AbstractConditionalsEstimator):
+@estimator
+class FVBN(RoundingParameters, AbstractTrainedEstimator):
     """Fully visible Bayesian network: a separate mixture density network for each column.
 
     The same conditionals as RNADE's, but without shared weights: cost and parameters grow with
@@ -74,42 +58,8 @@ class FVBN(AbstractConditionalsEstimator):
         decay (with recipe "paper", or where learning_rate or weight_decay is given, it tries
         nothing), "paper" the paper's grid of 96 components, rates and decays. Or a list of
         settings, each a dict of n_hidden, n_components, learning_rate, weight_decay or momentum.
-    recipe : {"modern", "paper"}
-        How to train; see `RNADE`. The settings below change either.
-    learning_rate : float, optional
-        Largest learning rate.
-    batch_size : int, optional
-        Rows in a minibatch.
-    epochs : int, optional
-        Largest number of epochs.
-    batches_per_epoch : int, optional
-        Minibatches that make an epoch; by default one pass over the rows, but at least 20.
-    momentum : float, optional
-        Momentum of plain gradient descent (the paper's recipe), from the second epoch on.
-    weight_decay : float, optional
-        Decay of the input-to-hidden weights.
-    patience : int, optional
-        Epochs without a better held-out score after which a network's training stops.
-    validation_fraction : float
-        Share of the rows held out, for early stopping, the choice of settings and p-values.
-    retrain : bool
-        Afterwards train again on all rows, each network until its training log-likelihood is
-        that of its best epoch.
-    sigma_floor : "auto" or float
-        Smallest scale of a component, in units of the column's standard deviation. "auto" ties it
-        to the column's resolution where values are rounded; 0 is the paper's.
-    dequantize : bool
-        Train with uniform noise as wide as the rounding interval added to rounded columns.
-    checkpoint : path, optional
-        A folder of checkpoints to go on from, if there are any, and to write.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute.
-    dtype : {"float32", "float64"}
-        Precision of training; scores are computed in float64 always.
-    random_state : int, RandomState instance or None
-        Seed of starting weights, held-out rows and minibatches.
-    verbose : int
-        1 shows a progress bar on stderr.
+    {RoundingParameters}
+    {TrainingParameters}
 
     Attributes
     ----------
@@ -141,77 +91,24 @@ class FVBN(AbstractConditionalsEstimator):
     ((3,), 2)
     """
 
-    chosen_: list[dict[str, Any]]
-    n_hidden_: int
-    n_components_: int
     _kept = ("chosen_", "n_hidden_", "n_components_")
 
-    def __init__(
-        self,
-        *,
-        family: str = "gaussian",
-        n_components: Any = 10,
-        n_hidden: Any = 50,
-        activation: str = "relu",
-        order: Any = "raster",
-        search: Any = "auto",
-        recipe: str = "modern",
-        learning_rate: float | None = None,
-        batch_size: int | None = None,
-        epochs: int | None = None,
-        batches_per_epoch: int | None = None,
-        momentum: float | None = None,
-        weight_decay: float | None = None,
-        patience: int | None = None,
-        validation_fraction: float = 0.1,
-        retrain: bool = False,
-        sigma_floor: str | float = "auto",
-        dequantize: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
-        device: str = "auto",
-        dtype: str = "float32",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.family = family
-        self.n_components = n_components
-        self.n_hidden = n_hidden
-        self.activation = activation
-        self.order = order
-        self.search = search
-        self.recipe = recipe
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.batches_per_epoch = batches_per_epoch
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.retrain = retrain
-        self.sigma_floor = sigma_floor
-        self.dequantize = dequantize
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
+    family: str = "gaussian"
+    n_components: Any = 10
+    n_hidden: Any = 50
+    activation: str = "relu"
+    order: Any = "raster"
+    search: Any = "auto"
 
     def _check_settings(self) -> None:
         for setting in self._candidates():
-            self._make_recipe(setting)
+            self._recipe_of(setting)
             for name in _SIZES:
                 positive_int(setting[name], name)
 
-    def _make_recipe(self, setting: Mapping[str, Any]) -> Recipe:
-        if self.family not in ("gaussian", "laplace"):
-            raise unknown_name(self.family, ["gaussian", "laplace"], "family")
-        changes = {name: getattr(self, name) for name in _RECIPE_SETTINGS}
+    def _recipe_of(self, setting: Mapping[str, Any]) -> Recipe:
         own = {name: v for name, v in setting.items() if name not in _SIZES}
-        recipe = make_recipe(self.recipe, **changes).with_changes(**own)
-        # The heuristic is for mixtures of Gaussians only.
-        scaled = recipe.scale_mean_gradient and self.family == "gaussian"
-        return recipe.with_changes(scale_mean_gradient=scaled)
+        return self._make_recipe(**own).with_changes(**changes_of_family(self.family))
 
     def _candidates(self) -> list[dict[str, Any]]:
         """All settings that are to be tried."""
@@ -242,12 +139,6 @@ class FVBN(AbstractConditionalsEstimator):
                 raise unknown_name(name, list(_SEARCHED), "setting to search over")
         return [dict(setting) for setting in self.search]
 
-    def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, Resolution]:
-        check_not_constant(self, X)
-        resolution = Resolution.measure(X)
-        warn_of_spikes(self, resolution)
-        return Standardiser.fit(X, weights), resolution
-
     def _empty_module(self, n_dimensions: int) -> FVBNModule:
         return FVBNModule(
             n_dimensions,
@@ -265,13 +156,14 @@ class FVBN(AbstractConditionalsEstimator):
         """
         x, first = training.x, held_out is not None
         order = make_order(self.order, 1, x.shape[1], Generator().manual_seed(seed))[0]
+        width = noise_width(self.dequantize, self.resolution_, self.standardiser_)
         rows = RowSet(
             x,
             seed,
             weights=training.weights,
             validation=None if held_out is None else held_out.x,
             validation_weights=None if held_out is None else held_out.weights,
-            noise_width=self._noise_width(x),
+            noise_width=None if width is None else torch.as_tensor(width).to(x),
         )
         starts = _Starts(self, rows, order)
         if first:
@@ -283,17 +175,12 @@ class FVBN(AbstractConditionalsEstimator):
                 starts.member(setting, column, target[column])
                 for column, setting in enumerate(settings)
             ]
-        bank = Bank(members, checkpoint=self._checkpoint("train" if first else "retrain"))
-        what = "Training" if first else "Training on all rows"
-        with bank_bar(what, shown=self.verbose > 0) as on_epoch:
-            bank.advance(on_epoch=on_epoch)
-        if bank.interrupted:
-            warn_of_training("Training was stopped by Ctrl-C; the best model so far was kept.")
+        bank = self._trained_bank(members, first=first)
         places = bank.best_of_each_model(range(len(members))) if first else None
         kept = bank.results(places)
         raise_if_diverged(kept if not first else [t for t in kept if t.best_score == -np.inf])
         if places is not None:
-            self.chosen_ = [
+            self.chosen_: list[dict[str, Any]] = [
                 _described(settings[m], members[m].recipe, trained)
                 for (m, _), trained in zip(places, kept, strict=True)
             ]
@@ -308,15 +195,6 @@ class FVBN(AbstractConditionalsEstimator):
             bank.interrupted,
         )
 
-    def _checkpoint(self, stage: str) -> Path | None:
-        return None if self.checkpoint is None else Path(self.checkpoint) / stage
-
-    def _noise_width(self, x: torch.Tensor) -> torch.Tensor | None:
-        assert self.resolution_ is not None
-        if not self.dequantize or not self.resolution_.steps.any():
-            return None
-        return torch.as_tensor(self.resolution_.steps / self.standardiser_.scale).to(x)
-
 
 class _Starts:
     """Members of a bank, of which those of one size start alike."""
@@ -329,7 +207,7 @@ class _Starts:
         self, setting: Mapping[str, Any], column: int | None = None, target: float | None = None
     ) -> Member:
         """The networks of all columns, or of one."""
-        recipe = self.estimator._make_recipe(
+        recipe = self.estimator._recipe_of(
             {name: setting[name] for name in _SEARCHED if name in setting}
         )
         size = setting["n_hidden"], setting["n_components"]

@@ -1,26 +1,25 @@
 """A full-covariance Gaussian as a scikit-learn estimator."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from rnade.checks import number_between
 from rnade.columns import Standardiser
+from rnade.columns.spikes import dependent_in
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
 from rnade.estimators.inputs import check_not_constant, column_labels, some
+from rnade.estimators.parameters import estimator
 from rnade.exceptions import SingularDataError
 from rnade.families.base import Array
 from rnade.nn import GaussianModule
 from rnade.training import Outcome
 from rnade.training.em_steps import not_below_floor
 
-# A column is taken for a linear function of others if they leave less than this of its variance.
-SMALLEST_SHARE = 1e-12
 
-
+@estimator
 class Gaussian(AbstractConditionalsEstimator):
     """Gaussian with full covariance: mean and covariance of the rows, in closed form.
 
@@ -33,17 +32,7 @@ class Gaussian(AbstractConditionalsEstimator):
         From 0 to 1: how far to shrink correlations towards 0.
     sigma_floor : float
         Smallest standard deviation in any direction, in units of the columns' own.
-    validation_fraction : float
-        Share of the rows held out for p-values and the held-out score.
-    retrain : bool
-        Afterwards fit again to all rows; p-values and the held-out score stay those of the first
-        fit.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute.
-    random_state : int, RandomState instance or None
-        Seed of the choice of held-out rows.
-    verbose : int
-        Not used: there is nothing to wait for.
+    {FitParameters}
 
     Attributes
     ----------
@@ -68,24 +57,9 @@ class Gaussian(AbstractConditionalsEstimator):
 
     dtype = "float64"
 
-    def __init__(
-        self,
-        *,
-        shrinkage: float = 0.0,
-        sigma_floor: float = 0.0,
-        validation_fraction: float = 0.1,
-        retrain: bool = True,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.shrinkage = shrinkage
-        self.sigma_floor = sigma_floor
-        self.validation_fraction = validation_fraction
-        self.retrain = retrain
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    shrinkage: float = 0.0
+    sigma_floor: float = 0.0
+    retrain: bool = True
 
     @property
     def mean_(self) -> Array:
@@ -148,23 +122,10 @@ class Gaussian(AbstractConditionalsEstimator):
                 f" covariance of {D} columns: at least {D + 1} are needed. Give more rows, use"
                 " fewer columns, or set shrinkage or sigma_floor above 0."
             )
-        L, failed = torch.linalg.cholesky_ex(covariance)
-        share = L.diagonal().square() / covariance.diagonal()  # not explained by those before
-        if not failed and bool((share > SMALLEST_SHARE).all()):
+        dependent = dependent_in(covariance.double().cpu().numpy())
+        if not dependent:
             return
-        labels, dependent = column_labels(self), []
-        kept: list[int] = []
-        for d in range(D):
-            left = covariance[d, d]
-            if kept:
-                cross = covariance[kept, d]
-                left = left - cross @ torch.linalg.solve(covariance[kept][:, kept], cross)
-            if left > SMALLEST_SHARE * covariance[d, d]:
-                kept.append(d)
-            else:
-                dependent.append(labels[d])
-        # Rounding may hide which column it is.
-        named = some(dependent) if dependent else "a column"
+        named = some([column_labels(self)[d] for d in dependent])
         raise SingularDataError(
             f"The covariance has no inverse: {named} can be computed exactly from the columns"
             " before. Leave out such columns, or set shrinkage or sigma_floor above 0."

@@ -1,18 +1,23 @@
 """X as users give it (arrays and data frames of any kind), checked, as a float64 matrix."""
 
-import warnings
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from rnade.columns import Resolution
-from rnade.exceptions import SpikeWarning
-from rnade.families.base import Array
+from rnade.columns import Resolution, Standardiser, dependent_columns, find_spikes
+from rnade.exceptions import SpikeWarning, TrainingWarning, warn_caller
+from rnade.typing import Array
 
 # Beyond this a column's square overflows float32 on the way.
 LARGEST_VALUE = 1e30
+# Below this a column's scale has too few digits of its own, or no inverse.
+SMALLEST_SPREAD = 1e-290
+# Rows below which hardly anything can be learned.
+FEW_ROWS = 20
 
 
 def check_rows(estimator: Any, X: Any, *, fitting: bool) -> Array:
@@ -27,7 +32,12 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool) -> Array:
     fitting : bool
         Whether X defines the columns, or must agree with those that were fitted.
     """
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    frame = nw.from_native(X, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(
+            f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}), which holds no rows"
+            " yet: call its collect() first."
+        )
     if isinstance(frame, nw.DataFrame):
         values = _frame_values(frame)
         # The frame's names first; the values are checked below.
@@ -37,6 +47,8 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool) -> Array:
         # Refused here and not below: with a useful message, and before any conversion.
         if isinstance(X, str | bytes) or type(X) is dict:
             raise TypeError(f"Expected X to be a table of numbers; got {type(X).__name__}.")
+        if isinstance(X, np.ma.MaskedArray):
+            X = np.ma.filled(X.astype(np.float64), np.nan)
         validate_data(estimator, X, reset=fitting, dtype="numeric", ensure_all_finite=False)
     X = check_array(
         X,
@@ -65,24 +77,33 @@ def some(labels: list[str], limit: int = 8) -> str:
 
 def _frame_values(frame: nw.DataFrame[Any]) -> Array:
     """Numeric columns as float64, missing cells as NaN."""
-    wrong = [
-        f"{name!r} ({kind})"
-        for name, kind in frame.schema.items()
-        if not (kind.is_numeric() or kind == nw.Boolean)
-    ]
+    columns, wrong = [], []
+    for (name, kind), column in zip(frame.schema.items(), frame.iter_columns(), strict=True):
+        if kind.is_numeric() or kind == nw.Boolean:
+            columns.append(column.cast(nw.Float64).to_numpy())
+            continue
+        # Columns of Python objects may hold numbers all the same.
+        values = column.to_list() if kind == nw.Object else []
+        other = next((v for v in values if not isinstance(v, Real | Decimal | None)), None)
+        if values and other is None:
+            columns.append(np.array([np.nan if v is None else v for v in values], np.float64))
+        else:
+            holds = f"holds {type(other).__name__}" if values else f"{kind}"
+            wrong.append(f"{name!r} ({holds})")
     if wrong:
         plural = "s" if len(wrong) > 1 else ""
         raise ValueError(
             f"Column{plural} {some(wrong)} of X hold{'' if plural else 's'} no numbers: leave"
             " such columns out or turn them into numbers first."
         )
-    columns = [column.cast(nw.Float64).to_numpy() for column in frame.iter_columns()]
-    if not columns:
-        return np.empty((len(frame), 0))
-    return np.column_stack(columns)
+    return np.column_stack(columns) if columns else np.empty((len(frame), 0))
 
 
 def _check_finite(X: Array, labels: list[str]) -> None:
+    # One fast pass where all is well: a sum of squares below the largest value's own.
+    flat = X.ravel(order="K")
+    if np.dot(flat, flat) < LARGEST_VALUE**2:
+        return
     finite = np.isfinite(X)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
@@ -106,14 +127,37 @@ def check_not_constant(estimator: Any, X: Array) -> None:
     # A column of one value plus rounding error is constant too.
     constant = spread <= 1e-14 * np.abs(X).max(axis=0)
     if constant.any():
-        labels = [label for label, c in zip(column_labels(estimator), constant, strict=True) if c]
+        labels = [column_labels(estimator)[d] for d in np.flatnonzero(constant)]
         raise ValueError(
             f"X is constant in {some(labels)}: the density of a constant is infinite. Leave out"
             f" such columns (all {len(X)} rows have the same value there)."
         )
+    tiny = [
+        label
+        for label, s in zip(column_labels(estimator), spread, strict=True)
+        if s < SMALLEST_SPREAD
+    ]
+    if tiny:
+        raise ValueError(
+            f"Values of {some(tiny)} differ by less than {SMALLEST_SPREAD:g}, too little to"
+            " compute with. Rescale such columns."
+        )
 
 
-def warn_of_spikes(estimator: Any, resolution: Resolution) -> None:
+def prepare_real(
+    estimator: Any, X: Array, weights: Array | None
+) -> tuple[Standardiser, Resolution]:
+    """Look at real-valued columns: how to standardise them, how they are rounded.
+
+    Warns of all that lets a density grow without bound.
+    """
+    check_not_constant(estimator, X)
+    resolution = Resolution.measure(X)
+    warn_of_spikes(estimator, X, resolution)
+    return Standardiser.fit(X, weights), resolution
+
+
+def warn_of_spikes(estimator: Any, X: Array, resolution: Resolution) -> None:
     """Warn of columns on which a density can spike, and say what is done about it."""
     labels = column_labels(estimator)
     rounded = [label for label, step in zip(labels, resolution.steps, strict=True) if step > 0]
@@ -123,10 +167,39 @@ def warn_of_spikes(estimator: Any, resolution: Resolution) -> None:
             if hasattr(estimator, "dequantize")
             else ""
         )
-        warnings.warn(
+        warn_caller(
             f"Whole-number or heavily repeated values in {some(rounded)}: a density can spike on"
             " them, so log-likelihoods there say little. With sigma_floor='auto' no component is"
             f" narrower than the column's resolution{remedy}.",
             SpikeWarning,
-            stacklevel=4,
+        )
+    spikes = [
+        f"{spike.value:g} in {labels[spike.column]} ({spike.share:.0%} of the rows"
+        + ("; a code for missing values?)" if spike.apart else ")")
+        for spike in find_spikes(X, resolution)
+    ]
+    if spikes:
+        warn_caller(
+            f"Single values are repeated: {some(spikes)}. A density can spike on them without"
+            " bound, so log-likelihoods there say little. Take codes for missing values out, and"
+            " leave out columns that are mostly one value, or set sigma_floor.",
+            SpikeWarning,
+        )
+    dependent = [labels[d] for d in dependent_columns(X)]
+    if dependent:
+        warn_caller(
+            f"{some(dependent)} can be computed exactly from the columns before: such rows lie in"
+            " a plane, where a density has no bound, so log-likelihoods are inflated. Leave out"
+            " copies, sums and other linear functions of columns.",
+            SpikeWarning,
+        )
+
+
+def warn_of_few_rows(n_rows: int) -> None:
+    """Warn where there are too few rows to learn from."""
+    if n_rows < FEW_ROWS:
+        warn_caller(
+            f"{n_rows} rows are too few to learn a density from, or to judge one by: scores and"
+            f" p-values say little with fewer than {FEW_ROWS}.",
+            TrainingWarning,
         )

@@ -1,12 +1,14 @@
 """A mixture of factor analysers as a scikit-learn estimator."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from typing import Any
 
 import torch
 
 from rnade.estimators.density import Rows
 from rnade.estimators.mixtures import MOST_COMPONENTS, AbstractMixtureEstimator, even_numbers
+from rnade.estimators.parameters import estimator
 from rnade.nn import AbstractGaussianMixture, MixtureOfFactorAnalyzersModule
 from rnade.progress import training_bar
 from rnade.training import Outcome, RowSet
@@ -14,6 +16,7 @@ from rnade.training.em_bank import fit_sizes
 from rnade.training.sized import Size
 
 
+@estimator
 class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
     """Mixture of factor analysers, fitted by EM (Ghahramani and Hinton, 1996).
 
@@ -29,39 +32,7 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
         Factors of each component, at most the number of columns, which gives a mixture of
         Gaussians; "search" is the paper's range, all even numbers from 2 to that. With both
         searched for, all pairs are tried.
-    init : {"k-means++", "random"}
-        Where EM starts: clusters of rows, or random rows.
-    n_init : int
-        Starts; the best on the held-out rows is kept.
-    max_iter : int
-        Largest number of iterations.
-    tol : float
-        Stop once an iteration raises the mean log-likelihood by less (nats per row). Not used
-        with minibatches.
-    patience : int, optional
-        Looks at the held-out rows without a better score after which EM stops: a look each
-        iteration, or each tenth with minibatches.
-    batch_size : int, optional
-        Rows of a minibatch; by default all rows.
-    step_size : float
-        With minibatches, how far to go towards each minibatch's own parameters; it falls linearly
-        to 0.
-    sigma_floor : "auto" or float
-        Smallest standard deviation of the noise, in units of the column's own. "auto" ties it to
-        the column's resolution where values are rounded; 0 is none.
-    validation_fraction : float
-        Share of the rows held out, for early stopping, the search and p-values.
-    retrain : bool
-        Afterwards train again on all rows, until the training log-likelihood of the best
-        iteration is reached.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute.
-    dtype : {"float64", "float32"}
-        Precision of training; sums over rows are added up, and scores computed, in float64 always.
-    random_state : int, RandomState instance or None
-        Seed of starts, held-out rows and minibatches.
-    verbose : int
-        1 shows a progress bar on stderr.
+    {MixtureParameters}
 
     Attributes
     ----------
@@ -86,46 +57,11 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
     (3, 5)
     """
 
-    n_factors_: int
     _sizes = ("n_components", "n_factors")
     _kept = ("n_components_", "n_factors_", "search_")
 
-    def __init__(
-        self,
-        n_components: Any = 10,
-        n_factors: Any = 1,
-        *,
-        init: str = "k-means++",
-        n_init: int = 1,
-        max_iter: int = 200,
-        tol: float = 1e-4,
-        patience: int | None = 10,
-        batch_size: int | None = None,
-        step_size: float = 0.1,
-        sigma_floor: str | float = "auto",
-        validation_fraction: float = 0.1,
-        retrain: bool = False,
-        device: str = "auto",
-        dtype: str = "float64",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.n_factors = n_factors
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.patience = patience
-        self.batch_size = batch_size
-        self.step_size = step_size
-        self.sigma_floor = sigma_floor
-        self.validation_fraction = validation_fraction
-        self.retrain = retrain
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: Any = field(default=10, kw_only=False)
+    n_factors: Any = field(default=1, kw_only=False)
 
     def _make_module(
         self, n_dimensions: int, sizes: dict[str, int], n_models: int = 1

@@ -10,10 +10,9 @@ from torch import Generator
 
 from rnade.backends.threads import threads_for
 from rnade.checks import positive_int, unknown_name
-from rnade.columns import Resolution, Standardiser
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.density import Rows
-from rnade.estimators.inputs import check_not_constant, warn_of_spikes
+from rnade.estimators.parameters import MixtureParameters
 from rnade.estimators.settings import scale_floors
 from rnade.families.base import Array
 from rnade.nn import AbstractGaussianMixture
@@ -26,19 +25,10 @@ from rnade.training.starts import STARTS, starting_components
 MOST_COMPONENTS = 50
 
 
-class AbstractMixtureEstimator(AbstractConditionalsEstimator):
+class AbstractMixtureEstimator(MixtureParameters, AbstractConditionalsEstimator):
     """Density estimator over one mixture, trained by EM, its size given or searched for."""
 
-    # Parameters that every subclass has.
-    n_components: Any
-    init: str
-    n_init: int
-    max_iter: int
-    tol: float
-    patience: int | None
-    batch_size: int | None
-    step_size: float
-    sigma_floor: str | float
+    n_components: Any  # a parameter of every subclass
 
     # Fitted attributes.
     module_: AbstractGaussianMixture
@@ -96,12 +86,6 @@ class AbstractMixtureEstimator(AbstractConditionalsEstimator):
 
     def _settings(self) -> EMSettings:
         return EMSettings(self.max_iter, self.tol, self.patience, self.batch_size, self.step_size)
-
-    def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, Resolution]:
-        check_not_constant(self, X)
-        resolution = Resolution.measure(X)
-        warn_of_spikes(self, resolution)
-        return Standardiser.fit(X, weights), resolution
 
     def _candidates(self, n_rows: int, n_dimensions: int) -> list[dict[str, int]]:
         """All combinations of sizes that are to be tried."""

@@ -1,11 +1,14 @@
 """A mixture of Gaussians as a scikit-learn estimator."""
 
+from dataclasses import field
 from typing import Any
 
 from rnade.estimators.mixtures import MOST_COMPONENTS, AbstractMixtureEstimator, even_numbers
+from rnade.estimators.parameters import estimator
 from rnade.nn import MixtureOfGaussiansModule
 
 
+@estimator
 class MixtureOfGaussians(AbstractMixtureEstimator):
     """Mixture of Gaussians with full covariances, fitted by EM.
 
@@ -19,39 +22,7 @@ class MixtureOfGaussians(AbstractMixtureEstimator):
     n_components : int, list of int, or "search"
         Components. Of a list, the number that scores best on the held-out rows is taken;
         "search" is the paper's range, all even numbers from 2 to 50.
-    init : {"k-means++", "random"}
-        Where EM starts: clusters of rows, or random rows.
-    n_init : int
-        Starts; the best on the held-out rows is kept.
-    max_iter : int
-        Largest number of iterations.
-    tol : float
-        Stop once an iteration raises the mean log-likelihood by less (nats per row). Not used
-        with minibatches.
-    patience : int, optional
-        Looks at the held-out rows without a better score after which EM stops: a look each
-        iteration, or each tenth with minibatches.
-    batch_size : int, optional
-        Rows of a minibatch; by default all rows.
-    step_size : float
-        With minibatches, how far to go towards each minibatch's own parameters; it falls linearly
-        to 0.
-    sigma_floor : "auto" or float
-        Smallest standard deviation of a component in any direction, in units of the columns' own.
-        "auto" ties it to the column's resolution where values are rounded; 0 is none.
-    validation_fraction : float
-        Share of the rows held out, for early stopping, the search and p-values.
-    retrain : bool
-        Afterwards train again on all rows, until the training log-likelihood of the best
-        iteration is reached.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute.
-    dtype : {"float64", "float32"}
-        Precision of training; sums over rows are added up, and scores computed, in float64 always.
-    random_state : int, RandomState instance or None
-        Seed of starts, held-out rows and minibatches.
-    verbose : int
-        1 shows a progress bar on stderr.
+    {MixtureParameters}
 
     Attributes
     ----------
@@ -78,40 +49,7 @@ class MixtureOfGaussians(AbstractMixtureEstimator):
     (3,)
     """
 
-    def __init__(
-        self,
-        n_components: Any = 10,
-        *,
-        init: str = "k-means++",
-        n_init: int = 1,
-        max_iter: int = 200,
-        tol: float = 1e-4,
-        patience: int | None = 10,
-        batch_size: int | None = None,
-        step_size: float = 0.1,
-        sigma_floor: str | float = "auto",
-        validation_fraction: float = 0.1,
-        retrain: bool = False,
-        device: str = "auto",
-        dtype: str = "float64",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.patience = patience
-        self.batch_size = batch_size
-        self.step_size = step_size
-        self.sigma_floor = sigma_floor
-        self.validation_fraction = validation_fraction
-        self.retrain = retrain
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: Any = field(default=10, kw_only=False)
 
     def _make_module(
         self, n_dimensions: int, sizes: dict[str, int], n_models: int = 1

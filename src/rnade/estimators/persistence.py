@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.binary import FVSBN, NADE
-from rnade.estimators.density import AbstractDensityEstimator
+from rnade.estimators.density import AbstractDensityEstimator, for_scoring
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.fvbn import FVBN
 from rnade.estimators.gaussian import Gaussian
@@ -31,6 +31,9 @@ CLASSES: dict[str, type[AbstractDensityEstimator]] = {
     "MixtureOfGaussians": MixtureOfGaussians,
     "MixtureOfFactorAnalyzers": MixtureOfFactorAnalyzers,
 }
+
+# Parameters that files of earlier versions call otherwise.
+RENAMED = {"RNADE": {"search": "ensemble"}}
 
 
 def save(
@@ -115,7 +118,8 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
     kind = CLASSES.get(settings["class"])
     if kind is None:
         raise ValueError(f"it holds a {settings['class']!r}, which this version does not know")
-    estimator = kind(**settings["parameters"])
+    renamed = RENAMED.get(settings["class"], {})
+    estimator = kind(**{renamed.get(k, k): v for k, v in settings["parameters"].items()})
     D = settings["n_columns"]
     if tensors["standardiser.mean"].shape != (D,):
         raise ValueError(f"it claims {D} columns, and its tensors have another number")
@@ -130,7 +134,7 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
         if name.startswith("module.")
     }
     module.load_state_dict(state, assign=True)
-    estimator.module_ = module.double().requires_grad_(False)
+    estimator.module_ = for_scoring(module)
     arrays = {name: t.numpy() for name, t in tensors.items() if not name.startswith("module.")}
     estimator.standardiser_ = Standardiser(
         arrays["standardiser.mean"], arrays["standardiser.scale"]

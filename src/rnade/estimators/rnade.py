@@ -5,17 +5,16 @@ from typing import Any
 
 from torch import Generator
 
-from rnade.checks import unknown_name
-from rnade.columns import Resolution, Standardiser
+from rnade.columns import Resolution
 from rnade.estimators.base import N_FOLDS, AbstractAutoregressiveEstimator, Planned
-from rnade.estimators.inputs import check_not_constant, warn_of_spikes
-from rnade.estimators.settings import scale_floors
+from rnade.estimators.parameters import RoundingParameters, estimator
+from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
 from rnade.families import make_family
 from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.training import Recipe
 
-# What search="auto" trains: the settings and the number of orders that did best over the paper's
+# What ensemble="auto" trains: the settings and the number of orders that did best over the paper's
 # five UCI tables (docs/decisions/0006-default-search.md), with fewer orders for larger tables, so
 # that a fit takes a minute or so on two cores.
 SETTINGS: list[dict[str, Any]] = [
@@ -27,7 +26,8 @@ CELLS_OF_ONE_ORDER = 450_000
 FEWEST_ROWS_TO_FOLD = 5 * N_FOLDS
 
 
-class RNADE(AbstractAutoregressiveEstimator):
+@estimator
+class RNADE(RoundingParameters, AbstractAutoregressiveEstimator):
     r"""Real-valued neural autoregressive density estimator.
 
     Models the density of a row as a product of one-dimensional mixtures, each computed from the
@@ -49,57 +49,17 @@ class RNADE(AbstractAutoregressiveEstimator):
     activation : {"relu", "sigmoid"}
         Hidden units' non-linearity.
     order : {"auto", "raster", "random"} or permutation of the columns
-        Which column comes first, second and so on. "auto" takes them as they are, and in a search
-        gives every other model a random order.
-    search : "auto", None or list of dict
+        Which column comes first, second and so on. "auto" takes them as they are, and in an
+        average gives all models but the first a random order.
+    ensemble : "auto", None or list of dict
         What is fitted. "auto" trains a small bank of models, two settings in up to eight orders,
         and averages their densities, which needs no tuning (with recipe "paper" it trains one
         model, and a learning_rate or weight_decay given here is that of all models). None trains
         one model. A list of settings, each a dict of parameters to change, is trained and averaged
-        in as many orders. In an average, each model stops early by an eighth of the training rows
-        of its own, and the held-out rows serve p-values and `held_out_score` alone.
-    recipe : {"modern", "paper"}
-        How to train. "modern" is Adam with a cosine rate, gradient clipping, averaged weights and
-        early stopping; "paper" is the paper's section 4.1, with the momentum of its authors'
-        code. The settings below change either.
-    learning_rate : float, optional
-        Largest learning rate.
-    batch_size : int, optional
-        Rows in a minibatch.
-    epochs : int, optional
-        Largest number of epochs.
-    batches_per_epoch : int, optional
-        Minibatches that make an epoch; by default one pass over the rows, but at least 20.
-    momentum : float, optional
-        Momentum of plain gradient descent (the paper's recipe), from the second epoch on.
-    weight_decay : float, optional
-        Decay of the input-to-hidden weights.
-    patience : int, optional
-        Epochs without a better held-out score after which training stops.
-    validation_fraction : float
-        Share of the rows held out, for p-values, and for early stopping where one model is fitted.
-    retrain : bool
-        Afterwards train again on all rows, until the training log-likelihood of the best epoch is
-        reached (the paper's rule). P-values keep the held-out scores of the first training. Where
-        it breaks, the first model is kept, with a warning.
-    sigma_floor : "auto" or float
-        Smallest scale of a component, in units of the column's standard deviation. "auto" ties it
-        to the column's resolution where values are rounded; 0 is the paper's.
-    dequantize : bool
-        Train with uniform noise as wide as the rounding interval added to rounded columns.
-    checkpoint : path, optional
-        A folder for checkpoints, made if need be. Training that was killed goes on from the last
-        one, at most 30 seconds back, and ends with the same numbers.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute.
-    dtype : {"float32", "float64"}
-        Precision of training; scores are computed in float64 always.
-    backend : str
-        Which backend computes densities; "auto" chooses.
-    random_state : int, RandomState instance or None
-        Seed of starting weights, held-out rows and minibatches.
-    verbose : int
-        1 shows a progress bar on stderr.
+        in as many orders. Each model of an average early-stops on its own 1/8 fold of the training
+        rows, and the held-out rows serve p-values and `held_out_score` alone.
+    {RoundingParameters}
+    {AutoregressiveParameters}
 
     Attributes
     ----------
@@ -141,86 +101,34 @@ class RNADE(AbstractAutoregressiveEstimator):
     (3,)
     """
 
-    def __init__(
-        self,
-        *,
-        family: str = "gaussian",
-        n_components: int = 10,
-        n_hidden: int = 50,
-        n_layers: int = 1,
-        activation: str = "relu",
-        order: Any = "auto",
-        search: str | Sequence[Mapping[str, Any]] | None = "auto",
-        recipe: str = "modern",
-        learning_rate: float | None = None,
-        batch_size: int | None = None,
-        epochs: int | None = None,
-        batches_per_epoch: int | None = None,
-        momentum: float | None = None,
-        weight_decay: float | None = None,
-        patience: int | None = None,
-        validation_fraction: float = 0.1,
-        retrain: bool = False,
-        sigma_floor: str | float = "auto",
-        dequantize: bool = False,
-        checkpoint: Any = None,
-        device: str = "auto",
-        dtype: str = "float32",
-        backend: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.family = family
-        self.n_components = n_components
-        self.n_hidden = n_hidden
-        self.n_layers = n_layers
-        self.activation = activation
-        self.order = order
-        self.search = search
-        self.recipe = recipe
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.batches_per_epoch = batches_per_epoch
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.retrain = retrain
-        self.sigma_floor = sigma_floor
-        self.dequantize = dequantize
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.backend = backend
-        self.random_state = random_state
-        self.verbose = verbose
+    family: str = "gaussian"
+    n_components: int = 10
+    n_hidden: int = 50
+    n_layers: int = 1
+    activation: str = "relu"
+    order: Any = "auto"
+    ensemble: str | Sequence[Mapping[str, Any]] | None = "auto"
 
-    def _make_recipe(self) -> Recipe:
-        if self.family not in ("gaussian", "laplace"):
-            raise unknown_name(self.family, ["gaussian", "laplace"], "family")
-        recipe = super()._make_recipe()
-        # The heuristic is for mixtures of Gaussians only.
-        return (
-            recipe if self.family == "gaussian" else recipe.with_changes(scale_mean_gradient=False)
-        )
+    def _make_recipe(self, **changes: Any) -> Recipe:
+        return super()._make_recipe(**changes).with_changes(**changes_of_family(self.family))
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if self.search is None or (isinstance(self.search, str) and self.search == "auto"):
+        given = self.ensemble
+        if given is None or (isinstance(given, str) and given == "auto"):
             return
-        if isinstance(self.search, str) or not all(isinstance(s, Mapping) for s in self.search):
+        if isinstance(given, str) or not all(isinstance(s, Mapping) for s in given):
             raise ValueError(
-                f"search must be 'auto', None or a list of settings; got {self.search!r}."
+                f"ensemble must be 'auto', None or a list of settings; got {given!r}."
             )
-        for settings in self.search:
-            self._changed({**settings, "search": None})._check_settings()
+        for settings in given:
+            self._changed({**settings, "ensemble": None})._check_settings()
 
     def _plan(self, n_rows: int, n_dimensions: int) -> list[Planned]:
         automatic = isinstance(self.order, str) and self.order == "auto"
-        if self.search is None or (self.search == "auto" and self.recipe == "paper"):
+        if self.ensemble is None or (self.ensemble == "auto" and self.recipe == "paper"):
             return [Planned("raster" if automatic else self.order)]
-        settings = self.search
+        settings = self.ensemble
         if isinstance(settings, str):
             by_hand = self.learning_rate is not None or self.weight_decay is not None
             settings = [{}] if by_hand else SETTINGS
@@ -252,16 +160,8 @@ class RNADE(AbstractAutoregressiveEstimator):
             weight_scale=recipe.weight_scale,
         )
 
-    def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, Resolution]:
-        check_not_constant(self, X)
-        resolution = Resolution.measure(X)
-        warn_of_spikes(self, resolution)
-        return Standardiser.fit(X, weights), resolution
-
     def _floors(self, resolution: Resolution) -> Array:
         return scale_floors(self.sigma_floor, resolution, self.standardiser_)
 
     def _noise_width(self, resolution: Resolution | None) -> Array | None:
-        if not self.dequantize or resolution is None or not resolution.steps.any():
-            return None
-        return resolution.steps / self.standardiser_.scale
+        return noise_width(self.dequantize, resolution, self.standardiser_)

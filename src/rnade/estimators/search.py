@@ -2,24 +2,26 @@
 
 import math
 import time
-import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import AbstractAutoregressiveEstimator, Planned
 from rnade.estimators.density import Rows
 from rnade.estimators.inputs import check_rows
+from rnade.estimators.parameters import estimator
 from rnade.estimators.rnade import RNADE
-from rnade.estimators.settings import make_rng, resolve_device
-from rnade.exceptions import TrainingWarning
+from rnade.estimators.settings import make_rng, named_dtype, resolve_device
+from rnade.exceptions import TrainingWarning, warn_caller
 from rnade.families.base import Array
 from rnade.progress import leaders
 from rnade.training import Bank, Member, Trained
@@ -40,6 +42,7 @@ def refitted(method: Any) -> Any:
     return available_if(lambda search: search.refit is not False)(method)
 
 
+@estimator
 class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
     """Search over an estimator's settings by cross-validation, training all of them as banks.
 
@@ -50,7 +53,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : RNADE, NADE or FVSBN, optional
-        What is searched over; None for ``RNADE()``. Its own `search` is not used.
+        What is searched over; None for ``RNADE()``. Its own `ensemble` is not used.
     param_grid : dict or list of dict, optional
         Values to try by the name of the parameter; with `n_iter`, values or distributions.
         None for a grid of components, rates and decays.
@@ -104,40 +107,27 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
     (200,)
     """
 
-    def __init__(
-        self,
-        estimator: AbstractAutoregressiveEstimator | None = None,
-        param_grid: Any = None,
-        *,
-        n_iter: int | None = None,
-        cv: Any = 5,
-        refit: bool | str = True,
-        n_best: int = 3,
-        halving: bool = False,
-        memory: int | None = None,
-        checkpoint: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.n_iter = n_iter
-        self.cv = cv
-        self.refit = refit
-        self.n_best = n_best
-        self.halving = halving
-        self.memory = memory
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.verbose = verbose
+    estimator: AbstractAutoregressiveEstimator | None = field(default=None, kw_only=False)
+    param_grid: Any = field(default=None, kw_only=False)
+    n_iter: int | None = None
+    cv: Any = 5
+    refit: bool | str = True
+    n_best: int = 3
+    halving: bool = False
+    memory: int | None = None
+    checkpoint: Any = None
+    random_state: Any = None
+    verbose: int = 0
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Search, then fit what `refit` says to all rows.
 
         Parameters
         ----------
         X : array-like or data frame of shape (N, D)
         y : ignored
+        sample_weight : array-like of shape (N,), optional
+            Weights of the rows, in training and in the scores of test rows.
         """
         if self.refit not in REFITS:
             raise unknown_name(self.refit, [str(r) for r in REFITS], "refit")
@@ -146,17 +136,21 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         rng = make_rng(self.random_state)
         candidates = self._candidates(base, rng)
         rows = base._encode(check_rows(base, X, fitting=True))
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+            )
         splits = list(check_cv(self.cv).split(rows))
         seed = int(rng.randint(2**31 - 1))
         began = time.perf_counter()
-        members, shifts = self._members(base, rows, candidates, splits, seed)
+        members, shifts = self._members(base, rows, weights, candidates, splits, seed)
         bank = Bank(members, memory=self.memory, checkpoint=self.checkpoint)
         self._train(bank, candidates, np.asarray(shifts))
         if bank.interrupted:
-            warnings.warn(
+            warn_caller(
                 "The search was stopped by Ctrl-C: settings are compared as far as they trained.",
                 TrainingWarning,
-                stacklevel=2,
             )
         self._record(candidates, bank.results(), shifts)
         self.search_seconds_ = time.perf_counter() - began
@@ -166,7 +160,8 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
             self.feature_names_in_ = base.feature_names_in_
         if self.refit is not False:
             began = time.perf_counter()
-            self.best_estimator_ = self._refitter(base).set_params(random_state=seed).fit(X)
+            best = self._refitter(base).set_params(random_state=seed)
+            self.best_estimator_ = best.fit(X, sample_weight=weights)
             self.refit_time_ = time.perf_counter() - began
         return self
 
@@ -177,7 +172,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
                 f"Expected an RNADE, NADE or FVSBN to search over; got {type(base).__name__}."
                 " Use scikit-learn's GridSearchCV for other estimators."
             )
-        return base.set_params(search=None) if "search" in base.get_params() else base
+        return base.set_params(ensemble=None) if "ensemble" in base.get_params() else base
 
     def _candidates(self, base: Any, rng: np.random.RandomState) -> list[dict[str, Any]]:
         grid = DEFAULT_GRID if self.param_grid is None else self.param_grid
@@ -194,23 +189,28 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         self,
         base: Any,
         X: Array,
+        weights: Array | None,
         candidates: Sequence[Mapping[str, Any]],
         splits: Sequence[Any],
         seed: int,
     ) -> tuple[list[Member], list[float]]:
         """Models of all settings in all folds, settings first, and what standardising adds."""
-        device, dtype = resolve_device(base.device), base._training_dtype()
+        device, dtype = resolve_device(base.device), named_dtype(base.dtype, "dtype")
         folds, shifts = [], []
         for train, test in splits:
-            base.standardiser_, base.resolution_ = base._prepare(X[train], None)
+            # Rows of weight 0 are ignored.
+            train, test = (at if weights is None else at[weights[at] > 0] for at in (train, test))
+            own = None if weights is None else weights[train]
+            base.standardiser_, base.resolution_ = base._prepare(X[train], own)
             plan = [
                 Planned(_order(base._changed(dict(params)).order), dict(params))
                 for params in candidates
             ]
 
             def tensors(at: Any) -> Rows:
-                Z = base.standardiser_.transform(X[at])
-                return Rows(torch.as_tensor(Z).to(device, dtype), None, at)
+                Z = torch.as_tensor(base.standardiser_.transform(X[at])).to(device, dtype)
+                w = None if weights is None else torch.as_tensor(weights[at]).to(device, dtype)
+                return Rows(Z, w, at)
 
             folds.append(base.make_members(tensors(train), tensors(test), seed, plan))
             shifts.append(float(base.standardiser_.log_determinant))
@@ -275,18 +275,18 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         """Give the estimator that is to be fitted to all rows."""
         best = clone(base)
         if self.refit == "ensemble":
-            if "search" not in best.get_params():
+            if "ensemble" not in best.get_params():
                 raise ValueError(f"refit='ensemble' is for RNADE; got {type(best).__name__}.")
             ranked = np.argsort(self.cv_results_["rank_test_score"])[: self.n_best]
-            return best.set_params(search=[self.cv_results_["params"][i] for i in ranked])
+            return best.set_params(ensemble=[self.cv_results_["params"][i] for i in ranked])
         best.set_params(**self.best_params_)
         return best.set_params(retrain=True) if self.refit == "paper" else best
 
     # ---------------------------------------------------------------- the estimator found
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Mean log density of the rows, in nats per row."""
-        return float(self._best().score(X))
+        return float(self._best().score(X, sample_weight=sample_weight))
 
     @refitted
     def score_samples(self, X: Any) -> Array:

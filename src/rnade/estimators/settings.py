@@ -38,6 +38,13 @@ def resolve_device(device: str) -> torch.device:
     return torch.device(device)
 
 
+def named_dtype(name: str, parameter: str) -> torch.dtype:
+    """Return the torch dtype called `name`, which `parameter` was given as."""
+    if name not in DTYPES:
+        raise unknown_name(name, list(DTYPES), parameter)
+    return DTYPES[name]
+
+
 def scale_floors(sigma_floor: object, resolution: Resolution, standardiser: Standardiser) -> Array:
     """Smallest scale of a component in each standardised column, from what the user gave."""
     if isinstance(sigma_floor, str):
@@ -46,3 +53,20 @@ def scale_floors(sigma_floor: object, resolution: Resolution, standardiser: Stan
         return resolution.floors(standardiser.scale)
     floor = number_between(sigma_floor, "sigma_floor", 0, math.inf, open_low=False)
     return np.full(len(resolution.steps), floor)
+
+
+def noise_width(
+    dequantize: bool, resolution: Resolution | None, standardiser: Standardiser
+) -> Array | None:
+    """Width of the uniform noise on each standardised column, or None where there is none."""
+    if not dequantize or resolution is None or not resolution.steps.any():
+        return None
+    return resolution.steps / standardiser.scale
+
+
+def changes_of_family(family: str) -> dict[str, Any]:
+    """What a family of mixtures changes of a recipe; raises on one of no real values."""
+    if family not in ("gaussian", "laplace"):
+        raise unknown_name(family, ["gaussian", "laplace"], "family")
+    # The paper's heuristic is for mixtures of Gaussians only.
+    return {} if family == "gaussian" else {"scale_mean_gradient": False}

@@ -1,6 +1,6 @@
 """FVBN: a separate mixture density network for each conditional, as a torch module."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -296,6 +296,19 @@ class FVBNModule(AbstractDensity):
                 f" (B, {position}); got {tuple(x_before.shape)}."
             )
         return self._conditional(0, position, x_before)
+
+    def conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
+        """Each dimension with its density given those before it, in the model's order.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, D)
+        """
+        if self.n_models != 1:
+            raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
+        (x,) = self._checked(x)
+        for position, d in enumerate(self.order[0].tolist()):
+            yield d, self._conditional(0, position, x[:, self.order[0, :position]])
 
     def _conditional(self, model: int, position: int, x_before: Tensor) -> Conditional:
         n, order = self.networks, self.order[model]

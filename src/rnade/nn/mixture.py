@@ -120,6 +120,31 @@ class AbstractGaussianMixture(AbstractDensity):
             )
         return self._conditional(d, x_before, self.covariance_factor()[0], 0)
 
+    def conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
+        """Each dimension with its density given those before it, one after the other.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, D)
+
+        Yields
+        ------
+        int, Conditional
+        """
+        if self.n_models != 1:
+            raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
+        (x,) = self._checked(x)
+        (L,), (mu,) = self.covariance_factor(), self.mu
+        y = torch.linalg.solve_triangular(L, (x - mu[:, None]).mT, upper=False)  # (K, D, B)
+        log_scale = L.diagonal(dim1=-2, dim2=-1).log()[..., None]  # (K, D, 1)
+        log_terms = log_normal_terms(y, log_scale)
+        log_weight = self.log_alpha[0][:, None].expand_as(y[:, 0])
+        for d in range(self.n_dimensions):
+            mean = mu[:, d, None] + (L[:, d, None, :d] @ y[:, :d])[:, 0]
+            z = torch.cat([log_weight, mean, log_scale[:, d].expand_as(mean)])  # (3 K, B)
+            yield d, Conditional(GaussianMixture(self.n_components), z.T)
+            log_weight = log_weight + log_terms[:, d]
+
     def _conditional(self, d: int, x_before: Tensor, L: Tensor, model: int) -> Conditional:
         mu, log_alpha = self.mu[model], self.log_alpha[model]
         centred = (x_before - mu[:, None, :d]).mT  # (K, d, B)
