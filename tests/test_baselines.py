@@ -68,6 +68,7 @@ def test_gaussian_shrinkage_and_floor():
     assert np.linalg.eigvalsh(floored).min() == pytest.approx(0.49)
 
 
+@pytest.mark.filterwarnings("ignore:.* rows are too few")
 def test_gaussian_explains_singular_data():
     X = make_X(100)
     X = np.column_stack([X, X[:, 0] - 2 * X[:, 1], X[:, 2]])
@@ -119,6 +120,7 @@ def test_search_takes_the_best_size_on_held_out_rows():
     assert best == scores[4]
 
 
+@pytest.mark.filterwarnings("ignore:.* rows are too few")
 def test_search_ranges_are_the_papers():
     X = make_X(300, D=5)
     model = MixtureOfFactorAnalyzers("search", "search", max_iter=1, **QUICK).fit(X)
@@ -182,6 +184,7 @@ DEGENERATE = {
 
 
 @pytest.mark.filterwarnings("ignore::rnade.exceptions.SpikeWarning")
+@pytest.mark.filterwarnings("ignore:.* rows are too few")
 @pytest.mark.parametrize("name", DEGENERATE)
 @pytest.mark.parametrize(
     "model",

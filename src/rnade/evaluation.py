@@ -24,9 +24,11 @@ def mean_score(scores: Array, weights: Array | None = None) -> MeanScore:
     sqrt(n / (n - 1)); for equal weights the usual one.
     """
     n = len(scores)
-    w = np.ones(n) if weights is None else weights
-    mean = np.average(scores, weights=w)
-    square = np.square(w * (scores - mean)).sum() / w.sum() ** 2
+    if weights is None:
+        error = float(scores.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+        return MeanScore(float(scores.mean()), error, n)
+    mean = np.average(scores, weights=weights)
+    square = np.square(weights * (scores - mean)).sum() / weights.sum() ** 2
     error = float(np.sqrt(square * n / (n - 1))) if n > 1 else float("nan")
     return MeanScore(float(mean), error, n)
 
