@@ -205,6 +205,15 @@ def scikit_learn(shape: Shape, kind: str) -> Provider:
     )
 
 
+def fitted_estimator(shape: Shape, device: str) -> Any:
+    """An RNADE of this shape, barely trained: its times do not depend on that."""
+    from rnade import RNADE
+
+    rows = np.random.default_rng(0).normal(size=(2000, shape.D))
+    model = RNADE(n_hidden=shape.H, n_components=shape.K, ensemble=None, epochs=1, device=device)
+    return model.set_params(random_state=0).fit(rows)
+
+
 def has(package: str) -> bool:
     """Whether a peer is installed (`pip install '.[peers]'`)."""
     return importlib.util.find_spec(package) is not None

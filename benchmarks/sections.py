@@ -1,5 +1,6 @@
 """What is compared: training steps, densities, samples, memory, and growth with each size."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -194,6 +195,32 @@ def by_other_sizes(bench: Bench) -> None:
         bench.densities(dict.fromkeys(names, min(n, 10_000)), "log density by N", GROWING, n)
 
 
+def estimator(bench: Bench) -> None:
+    """What users get: an estimator's scores and draws beside its module's and the copy of X."""
+    shape, n = Shape(63, 512, 10), 300_000 if bench.device == "cuda" else 30_000
+    model, X = providers.fitted_estimator(shape, bench.device), bench.random_rows(n, shape.D)
+    single, given = copy.deepcopy(model.module_).float(), X.double().cpu().numpy()
+    generator = torch.Generator(bench.device).manual_seed(0)
+    calls: dict[str, tuple[Work, int]] = {
+        "estimator": (partial(model.score_samples, given), n),
+        "module, float32": (partial(no_gradient, single.log_prob, X), n),
+        "copy of X": (lambda: torch.as_tensor(given).to(bench.device, copy=True), n),
+    }
+    bench.compare("score_samples", shape, n, calls)
+    n //= 3
+    calls = {
+        "estimator": (partial(model.sample, n, 0), n),
+        "module, float32": (partial(single.sample, n, generator), n),
+    }
+    bench.compare("sample", shape, n, calls)
+
+
+def no_gradient(function: Callable[..., object], *arguments: object) -> object:
+    """Call a function without a graph of its derivatives."""
+    with torch.no_grad():
+        return function(*arguments)
+
+
 SECTIONS: dict[str, Callable[[Bench], None]] = {
     "step": step,
     "large-step": large_step,
@@ -204,4 +231,5 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
     "sample-by-D": sample_by_dimensions,
     "step-by-D": step_by_dimensions,
     "other-sizes": by_other_sizes,
+    "estimator": estimator,
 }
