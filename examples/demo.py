@@ -75,7 +75,7 @@ def peers(train: np.ndarray) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     )
     models = {
         "Gaussian, full covariance": mixture(1, Z),
-        f"GaussianMixture, {K} components": mixture(K, Z),
+        f"GaussianMixture, {K} component{'s' if K > 1 else ''}": mixture(K, Z),
         f"KernelDensity, bandwidth {width}": KernelDensity(bandwidth=width).fit(some),
     }
     log_det = -np.log(scaler.scale_).sum()  # from standardised columns back to the data's units
