@@ -252,3 +252,16 @@ def test_files_of_before_fitted_rows_were_stored_still_load(saved, fitted):
     loaded.save(saved, overwrite=True)
     assert load(saved).fitted_rows_ is None
     np.testing.assert_array_equal(loaded.score_samples(X), fitted.score_samples(X))
+
+
+def test_files_whose_averages_were_called_searches_still_load(saved, fitted):
+    tensors, settings = read_model(saved)
+    parameters = settings["parameters"]
+    parameters["search"] = parameters.pop("ensemble")
+    parameters.pop("score_dtype")
+    for name in ("format_version", "library_version"):
+        settings.pop(name)
+    write_model(saved, tensors, settings, overwrite=True)
+    loaded = load(saved)
+    assert loaded.ensemble is None
+    np.testing.assert_array_equal(loaded.score_samples(X), fitted.score_samples(X))
