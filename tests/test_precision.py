@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rnade import FVBN, FVSBN, NADE, RNADE, MixtureOfGaussians, load
-from rnade.estimators.density import LARGEST_DIFFERENCE, SINGLE_ROWS
+from rnade.estimators.scoring import LARGEST_DIFFERENCE, SINGLE_ROWS
 
 QUICK = {"n_hidden": 8, "epochs": 4, "random_state": 0}
 MODELS = {

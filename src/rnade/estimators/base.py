@@ -11,8 +11,7 @@ from sklearn.base import clone
 from torch import Generator
 
 from rnade.columns import Resolution
-from rnade.estimators.conditionals import AbstractConditionalsEstimator
-from rnade.estimators.density import Rows
+from rnade.estimators.density import AbstractDensityEstimator, Rows
 from rnade.estimators.parameters import TrainingParameters, estimator
 from rnade.exceptions import TrainingWarning, warn_caller
 from rnade.families.base import Array
@@ -52,7 +51,7 @@ class Planned:
     fold: int | None = None
 
 
-class AbstractTrainedEstimator(TrainingParameters, AbstractConditionalsEstimator):
+class AbstractTrainedEstimator(TrainingParameters, AbstractDensityEstimator):
     """Density estimator trained by gradients: its recipe, its bank and its checkpoints."""
 
     def _make_recipe(self, **changes: Any) -> Recipe:

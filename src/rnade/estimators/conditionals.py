@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.inputs import check_rows
+from rnade.estimators.scoring import AbstractScoringEstimator
 from rnade.estimators.settings import make_rng
 from rnade.families import Conditional
 from rnade.nn import EnsembleModule
@@ -19,7 +19,7 @@ from rnade.typing import Array
 _CHUNK_ROWS = 4096
 
 
-class AbstractConditionalsEstimator(AbstractDensityEstimator):
+class AbstractConditionalsEstimator(AbstractScoringEstimator):
     """Density estimator that tells the columns of a row apart: all that this package has."""
 
     # A density with `log_conditionals` and `conditionals` too.

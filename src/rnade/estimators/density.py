@@ -1,40 +1,29 @@
-"""What every density estimator shares: held-out rows, scoring, sampling, saving."""
+"""How every density estimator is fitted: rows held out, a module trained, perhaps again."""
 
 import abc
-import copy
-import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
-from torch import Generator, Tensor
+from sklearn.utils.validation import _check_sample_weight
+from torch import Tensor
 
-from rnade.checks import number_between, positive_int
+from rnade.checks import number_between
 from rnade.columns import Resolution, Standardiser
+from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.fitted_rows import FittedRows
-from rnade.estimators.inputs import check_rows, column_labels, prepare_real, warn_of_few_rows
-from rnade.estimators.parameters import FitParameters
+from rnade.estimators.inputs import check_rows, prepare_real, warn_of_few_rows
+from rnade.estimators.scoring import for_scoring
 from rnade.estimators.settings import make_rng, named_dtype, resolve_device
-from rnade.evaluation import Calibration, MeanScore, mean_score
+from rnade.evaluation import Calibration
 from rnade.exceptions import TrainingDivergedError, TrainingWarning, warn_caller
 from rnade.families.base import Array
 from rnade.nn import AbstractDensity
-from rnade.training import HistoryRow, Outcome
+from rnade.training import Outcome
 
-# Numbers of X that are scored at a time: what is moved to the device, and the largest array
-# beyond the result.
-CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**25}
-# With score_dtype="auto": rows from which a GPU computes in float32, how many of them are first
-# scored in float64 too, and the largest difference that is allowed, in nats.
-SINGLE_ROWS = 4096
-COMPARED_ROWS = 256
-LARGEST_DIFFERENCE = 1e-4
 _SECOND_FAILED = "Training again on all rows failed, so the first model was kept."
 
 
@@ -47,32 +36,11 @@ class Rows:
     at: NDArray[np.int64]
 
 
-class AbstractDensityEstimator(FitParameters, DensityMixin, BaseEstimator):
+class AbstractDensityEstimator(AbstractConditionalsEstimator):
     """Scikit-learn estimator over one module that gives densities.
 
     Subclasses declare their parameters, say how columns are prepared, and train a module.
     """
-
-    # Of training and of scores; a parameter of those subclasses that have a choice.
-    dtype: str
-    score_dtype: str = "float64"
-
-    # Fitted attributes.
-    module_: AbstractDensity
-    standardiser_: Standardiser
-    resolution_: Resolution | None
-    calibration_: Calibration
-    validation_scores_: Array
-    history_: list[HistoryRow]
-    best_epoch_: int
-    n_rows_: int
-    fitted_rows_: FittedRows | None
-    origin_: dict[str, Any]
-    n_features_in_: int
-    fit_seconds_: float
-
-    # Names of further fitted attributes that a model file keeps, as JSON holds them.
-    _kept: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def _check_settings(self) -> None:
@@ -95,12 +63,6 @@ class AbstractDensityEstimator(FitParameters, DensityMixin, BaseEstimator):
     @abc.abstractmethod
     def _empty_module(self, n_dimensions: int) -> AbstractDensity:
         """A module of the fitted shape, for the tensors of a model file."""
-
-    def _encode(self, X: Array) -> Array:
-        """Values as the module takes them, before standardising."""
-        return X
-
-    # ---------------------------------------------------------------- fitting
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model to the rows of X.
@@ -212,196 +174,3 @@ class AbstractDensityEstimator(FitParameters, DensityMixin, BaseEstimator):
             f" where at least {least:.4g} was to be expected. A lower learning_rate may help.",
             TrainingWarning,
         )
-
-    # ---------------------------------------------------------------- scoring
-
-    def score_samples(self, X: Any) -> Array:
-        """Log density of each row, in nats and in the data's own units.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (N, D)
-
-        Returns
-        -------
-        array of shape (N,)
-        """
-        check_is_fitted(self)
-        return self._score(self._encode(check_rows(self, X, fitting=False)))
-
-    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Mean log density of the rows, in nats per row.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (N, D)
-        y : ignored
-        sample_weight : array-like of shape (N,), optional
-            Weights of the rows.
-        """
-        scores = self.score_samples(X)
-        if sample_weight is None:
-            return float(scores.mean())
-        weights = _check_sample_weight(sample_weight, scores, ensure_non_negative=True)
-        return float(np.average(scores, weights=weights))
-
-    def pvalue(self, X: Any) -> Array:
-        """Share of held-out rows at most as likely as each row: small for outliers.
-
-        A row with p <= 0.01 is among the 1 % most unusual of rows like the training data. The
-        held-out rows are those that `fit` set aside; in the default, an average of models, they
-        have no part in training, and where one model is fitted they also choose its epoch. The
-        smallest value possible is 1 / (1 + number of held-out rows).
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (N, D)
-
-        Returns
-        -------
-        array of shape (N,)
-        """
-        scores = self.score_samples(X)
-        return self.calibration_.pvalue(scores)
-
-    def held_out_score(self) -> MeanScore:
-        """Mean log-likelihood of the rows that `fit` held out, with its standard error."""
-        check_is_fitted(self)
-        return mean_score(self.calibration_.scores, self.calibration_.weights)
-
-    def _score(self, X: Array) -> Array:
-        scores = self._in_chunks(X, lambda module, x: module.log_prob(x))
-        return scores + self.standardiser_.log_determinant
-
-    def _in_chunks(self, X: Array, function: Callable[[Any, Tensor], Tensor]) -> Array:
-        """What `function` gives of a module and the standardised rows of X, chunk by chunk."""
-        module = self._module_for(X, function)
-        size = max(1, CHUNK_ELEMENTS[module.device.type] // X.shape[1])
-        parts = [
-            self._computed(module, X[start : start + size], function)
-            for start in range(0, len(X), size)
-        ]
-        return np.concatenate(parts)
-
-    def _computed(
-        self, module: AbstractDensity, X: Array, function: Callable[[Any, Tensor], Tensor]
-    ) -> Array:
-        with torch.no_grad():
-            result: Array = function(module, self._standardised(module, X)).double().cpu().numpy()
-        return result
-
-    def _standardised(self, module: AbstractDensity, X: Array) -> Tensor:
-        """Rows as the module takes them; on its device, which is faster than NumPy."""
-        rows = torch.as_tensor(X).to(module.device)
-        mean, scale = self.standardiser_.mean, self.standardiser_.scale
-        standard = (rows - torch.as_tensor(mean).to(rows)) / torch.as_tensor(scale).to(rows)
-        return standard.to(module.dtype)
-
-    def _module_for(self, X: Array, function: Callable[[Any, Tensor], Tensor]) -> AbstractDensity:
-        """The module in the precision in which it is to compute `function` of X."""
-        single = self._module_in(self._score_dtype(len(X)))
-        if single is self.module_ or self.score_dtype != "auto":
-            return single
-        some = X[:: -(-len(X) // COMPARED_ROWS)]
-        ours, exact = (self._computed(module, some, function) for module in (single, self.module_))
-        difference = np.abs(ours - exact)
-        return single if (difference < LARGEST_DIFFERENCE).all() else self.module_
-
-    def _score_dtype(self, n_rows: int) -> torch.dtype:
-        """Precision for so many rows."""
-        if self.score_dtype != "auto":
-            return named_dtype(self.score_dtype, "score_dtype")
-        fast = self.module_.device.type == "cuda" and n_rows >= SINGLE_ROWS
-        return torch.float32 if fast else torch.float64
-
-    def _module_in(self, dtype: torch.dtype) -> AbstractDensity:
-        """The fitted module, or a copy of it in another precision."""
-        same = dtype == self.module_.dtype
-        return self.module_ if same else copy.deepcopy(self.module_).to(dtype)
-
-    # ---------------------------------------------------------------- sampling
-
-    def sample(
-        self,
-        n_samples: int = 1,
-        random_state: Any = None,
-        *,
-        low: ArrayLike | None = None,
-        high: ArrayLike | None = None,
-    ) -> Array:
-        """Draw rows from the model, exactly.
-
-        Parameters
-        ----------
-        n_samples : int
-        random_state : int, RandomState instance or None
-        low, high : array-like of shape (D,), optional
-            Smallest and largest value of each column, in the data's units; infinite where a
-            column is free. Each conditional is truncated to its range, without rejection.
-
-        Returns
-        -------
-        array of shape (n_samples, D)
-        """
-        check_is_fitted(self)
-        n_samples = positive_int(n_samples, "n_samples")
-        seed = int(make_rng(random_state).randint(2**31 - 1))
-        generator = Generator(self.module_.device).manual_seed(seed)
-        ends = self._bound(low, "low"), self._bound(high, "high")
-        if ends[0] is not None and ends[1] is not None and (ends[0] >= ends[1]).any():
-            at = int((ends[0] >= ends[1]).argmax())
-            raise ValueError(
-                f"Expected low < high in every column; got {ends[0][at]:g} and {ends[1][at]:g} in"
-                f" {column_labels(self)[at]}."
-            )
-        bounds = (
-            None if t is None else torch.as_tensor(self.standardiser_.transform(t)) for t in ends
-        )
-        module = self._module_in(self._score_dtype(n_samples))
-        Z = module.sample(n_samples, generator, **dict(zip(("low", "high"), bounds, strict=True)))
-        return self.standardiser_.inverse(Z.double().cpu().numpy())
-
-    def _bound(self, bound: ArrayLike | None, name: str) -> Array | None:
-        if bound is None:
-            return None
-        values = np.asarray(bound, dtype=np.float64)
-        if values.shape != (self.n_features_in_,):
-            raise ValueError(
-                f"Expected {name} of shape ({self.n_features_in_},), one value a column;"
-                f" got {values.shape}."
-            )
-        if np.isnan(values).any():
-            raise ValueError(f"{name} holds NaN; use -inf or inf where a column is free.")
-        return values
-
-    # ---------------------------------------------------------------- saving
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model to one safetensors file (by habit with suffix `.rnade`).
-
-        Parameters
-        ----------
-        path : path
-        overwrite : bool
-            Replace a file that exists already.
-        """
-        from rnade.estimators.persistence import save
-
-        check_is_fitted(self)
-        save(self, path, overwrite=overwrite)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "module_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = False
-        return tags
-
-
-def for_scoring(module: AbstractDensity) -> AbstractDensity:
-    """A trained module in float64, with a backend that has it: those of the GPU do not."""
-    for part in module.modules():
-        if str(getattr(part, "backend", "")).startswith("gpu"):
-            part.backend = "auto"  # type: ignore[assignment]
-    return module.double().requires_grad_(False)

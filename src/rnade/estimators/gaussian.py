@@ -8,8 +8,7 @@ from torch import Tensor
 from rnade.checks import number_between
 from rnade.columns import Standardiser
 from rnade.columns.spikes import dependent_in
-from rnade.estimators.conditionals import AbstractConditionalsEstimator
-from rnade.estimators.density import Rows
+from rnade.estimators.density import AbstractDensityEstimator, Rows
 from rnade.estimators.inputs import check_not_constant, column_labels, some
 from rnade.estimators.parameters import estimator
 from rnade.exceptions import SingularDataError
@@ -20,7 +19,7 @@ from rnade.training.em_steps import not_below_floor
 
 
 @estimator
-class Gaussian(AbstractConditionalsEstimator):
+class Gaussian(AbstractDensityEstimator):
     """Gaussian with full covariance: mean and covariance of the rows, in closed form.
 
     The simplest model of a table, and the one to beat. Nothing is added to the covariance unless

@@ -10,8 +10,7 @@ from torch import Generator
 
 from rnade.backends.threads import threads_for
 from rnade.checks import positive_int, unknown_name
-from rnade.estimators.conditionals import AbstractConditionalsEstimator
-from rnade.estimators.density import Rows
+from rnade.estimators.density import AbstractDensityEstimator, Rows
 from rnade.estimators.parameters import MixtureParameters
 from rnade.estimators.settings import scale_floors
 from rnade.families.base import Array
@@ -25,7 +24,7 @@ from rnade.training.starts import STARTS, starting_components
 MOST_COMPONENTS = 50
 
 
-class AbstractMixtureEstimator(MixtureParameters, AbstractConditionalsEstimator):
+class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
     """Density estimator over one mixture, trained by EM, its size given or searched for."""
 
     n_components: Any  # a parameter of every subclass

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.binary import FVSBN, NADE
-from rnade.estimators.density import AbstractDensityEstimator, for_scoring
+from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.fvbn import FVBN
 from rnade.estimators.gaussian import Gaussian
 from rnade.estimators.mfa import MixtureOfFactorAnalyzers
 from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.rnade import RNADE
+from rnade.estimators.scoring import for_scoring
 from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
 from rnade.exceptions import ModelFileError
