@@ -319,7 +319,7 @@ def test_fit_drops_rows_only_when_asked(rnade, folder):
     with (folder / "data.csv").open("a") as file:
         file.write("1,,2\n")
     assert error(rnade("fit", "data.csv", *QUICK)) == (
-        "data.csv has 1 missing cell, the first in line 122, column 'b'; mend them, or leave such "
+        "data.csv has 1 missing cell, the first in line 122, column 'b'; fix them, or leave such "
         "rows out with --missing drop."
     )
     code, out, err = rnade("fit", "data.csv", "--missing", "drop", *QUICK)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from rnade.exceptions import TableError
 from rnade.tables import (
@@ -138,7 +139,7 @@ def test_header_can_be_forced(read, header, names, n_rows):
 
 
 def test_header_in_doubt_is_no_header(read):
-    assert "'id' is not a number; if this line names the columns, say --header" in message(
+    assert "'id' is not a number; if this line names the columns, pass --header" in message(
         read, "id,2019\n1,2\n3,4\n"
     )
 
@@ -212,12 +213,12 @@ def test_one_row_has_no_constant_columns(read):
 
 
 @pytest.mark.parametrize(
-    "spelling", ["", " ", "NA", " NA", "NaN", "nan", "null", "NULL", "None", "N/A", "?", '""']
+    "spelling", ["", " ", "NA", " NA", "NaN", "nan", "null", "NULL", "None", "N/A", "?", "-", '""']
 )
 def test_missing_cells(read, spelling):
     content = f"a,b\n1,2\n3,{spelling}\n{spelling},4\n5,6\n"
     assert message(read, content) == (
-        "t.csv has 2 missing cells, the first in line 3, column 'b'; mend them, or leave such "
+        "t.csv has 2 missing cells, the first in line 3, column 'b'; fix them, or leave such "
         "rows out with --missing drop."
     )
     table = read(content, missing="drop")
@@ -254,14 +255,14 @@ def test_missing_cells_everywhere(read):
 
 def test_stray_word(read):
     assert message(read, "a,b\n1,2\n3,4\n5,six\n") == (
-        "t.csv: line 4, column 'b': 'six' is not a number, as most of the column is; mend the "
+        "t.csv: line 4, column 'b': 'six' is not a number, as most of the column is; fix the "
         "cell or leave the column out."
     )
 
 
 def test_stray_word_in_a_first_line_that_may_be_a_header(read):
     assert message(read, "1,2,x\n3,4,5\n6,7,8\n") == (
-        "t.csv: line 1, column 'x3': 'x' is not a number; if this line names the columns, say "
+        "t.csv: line 1, column 'x3': 'x' is not a number; if this line names the columns, pass "
         "--header."
     )
 
@@ -277,13 +278,25 @@ def test_stray_word_in_a_column_not_chosen_is_no_error(read):
     assert read(content, ["a"]).left_out == {"b": NOT_CHOSEN}
 
 
+EITHER = "pass --decimal , if its comma marks decimals, or --decimal . if it marks thousands."
+
+
 @pytest.mark.parametrize(
     ("content", "word", "advice"),
     [
-        ("a;b\n1,5;2.5\n2,5;3.5\n", "2.5", "(decimals have a comma in this file)"),
-        ('a,b\n1,"1,234"\n2,"5,678"\n', "1,234", "mend the cell"),
-        ('a,b\n1,"1,5"\n2,"2,5"\n', "1,5", "mend the cell"),
-        ("a\tb\n1\t1,234\n2\t5,678\n", "1,234", "mend the cell"),
+        ("a;b\n1,5;2.5\n2,5;3.5\n", "2.5", " with a decimal comma; fix the cell, or pass"),
+        ('a,b\n1,"1,234"\n2,"5,678"\n', "1,234", EITHER),
+        ("a\tb\n1\t1,234\n2\t5,678\n", "1,234", EITHER),
+        (
+            'a,b\n1,"1,5"\n2,"2,5"\n',
+            "1,5",
+            " as it stands; pass --decimal , if its comma marks decimals.",
+        ),
+        (
+            "a\tb\n1\t1,234.5\n2\t1.234,5\n",
+            "1,234.5",
+            " with a decimal comma; fix the cell, or pass --decimal .",
+        ),
     ],
 )
 def test_doubtful_decimal_marks_are_errors(read, content, word, advice):
@@ -291,6 +304,186 @@ def test_doubtful_decimal_marks_are_errors(read, content, word, advice):
     text = message(read, content)
     assert f"line 2, column 'b': '{word}' is not a number" in text
     assert advice in text
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('a,b\n1,"1,234.5"\n2,"5,678"\n3,12\n', [1234.5, 5678, 12]),
+        ('a,b\n1,"1,234,567"\n2,"-5,678"\n3,0\n', [1234567, -5678, 0]),
+        ('a,b\n1.5,"1,234"\n2.5,"5,678"\n3,9\n', [1234, 5678, 9]),  # a has decimal points
+        ("a;b\n1;1.234,5\n2;5.678\n3;12\n", [1234.5, 5678, 12]),
+        ("a;b\n1,5;1.234.567\n2,5;-5.678\n3;0,25\n", [1234567, -5678, 0.25]),
+        ("a\tb\n1\t1.234,5\n2\t0,5\n3\t+7\n", [1234.5, 0.5, 7]),
+        ("a;b\n1;1 234,5\n2;5\u00a0678\n3;0,5\n", [1234.5, 5678, 0.5]),
+        ("a;b\n1;1'234.5\n2;5'678\n3;0.5\n", [1234.5, 5678, 0.5]),
+    ],
+)
+def test_thousands_marks(read, content, expected):
+    table = read(content)
+    np.testing.assert_array_equal(table.values[:, 1], expected)
+    assert table.notes == []
+
+
+@pytest.mark.parametrize(("decimal", "factor"), [(".", 1.0), (",", 1e-3)])
+@pytest.mark.parametrize("content", ['a,b\n1,"1,234"\n2,"5,678"\n', "a;b\n1;1,234\n2;5,678\n"])
+def test_the_decimal_point_can_be_given(read, content, decimal, factor):
+    table = read(content, decimal=decimal)
+    np.testing.assert_allclose(table.values[:, 1], np.array([1234, 5678]) * factor)
+    assert table.notes == []
+
+
+def test_the_decimal_point_is_one_of_two(read):
+    assert message(read, "a\n1\n", decimal=";") == (
+        "Expected a decimal point or a decimal comma; got ';'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "value", "note"),
+    [
+        (
+            "a;b\n1;1,234\n2;5,678\n",
+            1.234,
+            "1,234 was read with a decimal comma; if it marks thousands, pass --decimal .",
+        ),
+        (
+            "a;b\n1;1.234\n2;5.678\n",
+            1.234,
+            "1.234 was read with a decimal point; if it marks thousands, pass --decimal ,",
+        ),
+    ],
+)
+def test_numbers_that_read_both_ways_are_told_of(read, content, value, note):
+    """In a file with semicolons, either may be meant."""
+    table = read(content)
+    assert table.values[0, 1] == value
+    assert table.notes == [note]
+
+
+@pytest.mark.parametrize("content", ["a;b\n1;1.234\n2;5.6\n", "a,b\n1,1.234\n2,5.678\n"])
+def test_three_decimals_alone_raise_no_doubt(read, content):
+    assert read(content).notes == []
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ("# made by hand\n#\n\n# twice\na,b\n1.5,2\n3,4.25\n", ("a", "b")),
+        ("# one, two, three\na,b\n1.5,2\n3,4.25\n", ("a", "b")),
+        ("# a,b\n1.5,2\n3,4.25\n", ("a", "b")),  # numpy.savetxt writes names so
+        ("# a b\n1.5 2\n3 4.25\n", ("a", "b")),
+        ("#,b\n1.5,2\n3,4.25\n", ("x1", "b")),
+        ("# 7.5,8\r\n1.5,2\r\n3,4.25\r\n", ("x1", "x2")),
+        ("# said\n1.5,2\n3,4.25\n", ("x1", "x2")),
+    ],
+)
+def test_comments_at_the_top(read, content, names):
+    table = read(content)
+    assert table.names == names
+    np.testing.assert_array_equal(table.values, [[1.5, 2], [3, 4.25]])
+
+
+def test_comments_are_counted_as_lines(read):
+    assert "line 5, column 'b'" in message(read, "# one\n# two\na,b\n1,2\n3,\n")
+    assert message(read, "# only\n") == "t.csv is empty."
+
+
+def make_ids(**columns):
+    """Text of a table of 12 rows with a real-valued column beside those given."""
+    columns = {**columns, "real": np.sin(np.arange(12))}
+    rows = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    return "\n".join([",".join(columns), *rows])
+
+
+SPREAD = [40, 7, 11, 3, 90, 1000, 5, 8, 21, 34, 55, 89]
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("", range(12)),
+        ("", range(1, 13)),
+        ("", SPREAD),
+        ("Unnamed: 0", SPREAD),
+        ("id", SPREAD),
+        ("ID", SPREAD),
+        ("index", SPREAD),
+        ("customer_id", SPREAD),
+        ("customerId", SPREAD),
+        ("n", range(100, 112)),
+    ],
+)
+def test_ids_are_left_out_on_request(read, name, numbers):
+    content = make_ids(**{name: numbers})
+    known = name or "x1"
+    assert read(content).names == (known, "real")
+    table = read(content, ids="leave out")
+    assert table.names == ("real",)
+    assert table.left_out == {known: "row numbers or ids (12 different whole numbers)"}
+    assert table.notes == [f"column {known!r} is kept if --columns names it"]
+    assert read(content, [known, "real"], ids="leave out").names == (known, "real")
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("id", [*SPREAD[:-1], 40]),  # not all different
+        ("id", [*SPREAD[:-1], 0.5]),
+        ("", [*range(11), 10]),
+        ("humid", [*SPREAD[:-1], 0.5]),
+    ],
+)
+def test_what_is_not_an_id(read, name, numbers):
+    table = read(make_ids(**{name: numbers}), ids="leave out")
+    assert table.names == (name or "x1", "real")
+    assert table.notes == []
+
+
+@pytest.mark.parametrize("name", ["people", "humid"])
+def test_whole_numbers_that_may_be_ids_are_told_of(read, name):
+    table = read(make_ids(**{name: SPREAD}), ids="leave out")
+    assert table.names == (name, "real")
+    assert table.notes == [
+        f"column {name!r} looks like an id: its values are whole numbers, all different; if it is"
+        " one, leave it out with --exclude"
+    ]
+
+
+def test_few_rows_are_no_ids(read):
+    table = read("n,m\n1,3\n2,5\n3,4\n", ids="leave out")
+    assert table.names == ("n", "m")
+    assert table.notes == []
+
+
+def test_row_weights(read):
+    content = "a,w,b\n1,2,5\n,3,6\n2,0,7\n"
+    table = read(content, weight="w", missing="drop")
+    assert table.names == ("a", "b")
+    assert table.left_out == {"w": "row weights"}
+    np.testing.assert_array_equal(table.weights, [2, 0])
+    np.testing.assert_array_equal(read("1,2\n3,4\n", weight="2").weights, [2, 4])
+    assert read(content, missing="drop").weights is None
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            "a,w\n1,2\n2,-1\n",
+            "t.csv: line 3, column 'w': expected a row weight of 0 or more; got -1.",
+        ),
+        (
+            "a,w\n1,\n2,1\n",
+            "line 2, column 'w': expected a row weight of 0 or more; got no value.",
+        ),
+        ("a,w\n1,x\n2,y\n", "column 'w' cannot hold row weights: text (such as 'x')."),
+        ("a,w\n1,0\n2,0\n", "t.csv: all row weights in column 'w' are 0."),
+        ("a,v\n1,0\n2,0\n", "t.csv has no column 'w'"),
+    ],
+)
+def test_bad_row_weights(read, content, expected):
+    assert expected in message(read, content, weight="w", missing="drop")
 
 
 def test_columns_by_name_in_the_order_asked_for(read):
@@ -357,13 +550,16 @@ BAD = {
         "t.csv: line 3 has 3 cells; expected 2, as in the header.",
     ),
     "same name twice": (b"a,b,a\n1,2,3\n", "t.csv has more than one column called 'a'."),
-    "rubbish": (bytes(range(256)) * 8, "t.csv is neither text nor Parquet."),
-    "picture": (b"\x89PNG\r\n\x1a\n" + b"abc", "t.csv is neither text nor Parquet."),
-    "high bytes": (b"a,b\n\x81\x8d,\x8f\n", "t.csv is neither text nor Parquet."),
-    "odd UTF-16": (b"\xff\xfea", "t.csv is neither text nor Parquet."),
+    "rubbish": (bytes(range(256)) * 8, "t.csv is neither text nor a Parquet or Arrow table."),
+    "picture": (
+        b"\x89PNG\r\n\x1a\n" + b"abc",
+        "t.csv is neither text nor a Parquet or Arrow table.",
+    ),
+    "high bytes": (b"a,b\n\x81\x8d,\x8f\n", "t.csv is neither text nor a Parquet or Arrow table."),
+    "odd UTF-16": (b"\xff\xfea", "t.csv is neither text nor a Parquet or Arrow table."),
     "zip": (
         b"PK\x03\x04\x14\x00",
-        "t.csv is neither text nor Parquet. It looks like a zip or Excel file: save it as CSV.",
+        "t.csv looks like a zip or Excel file: save it as CSV.",
     ),
     "open quote": (
         b'a,b\n1,"2\n3,4\n5,6\n',
@@ -396,7 +592,10 @@ def test_inch_marks_are_no_open_quotes(read):
 def test_files_that_cannot_be_read(in_folder, monkeypatch):
     assert message(read_table, "nowhere.csv") == "There is no file nowhere.csv."
     (in_folder / "folder").mkdir()
-    assert message(read_table, "folder") == ("folder is a folder; expected a CSV or Parquet file.")
+    assert (
+        message(read_table, "folder")
+        == "folder is a folder; expected a CSV, Parquet or Arrow file."
+    )
 
     def deny(self):
         raise PermissionError(13, "Permission denied")
@@ -444,11 +643,33 @@ def test_bad_parquet(read):
     assert "1 missing cell, the first in row 2, column 'a'" in message(read, data)
     assert message(read, data[:-20]) == "t.csv is a damaged or truncated Parquet file."
     assert message(read, b"a,b\n1,2\n", name="t.parquet") == (
-        "t.parquet is no Parquet file, whatever its name says."
+        "t.parquet is not in Parquet format, despite its extension."
     )
     assert message(read, b"", name="t.parquet") == "t.parquet is empty."
     assert message(read, parquet({"a": pa.array([], pa.float64())})) == (
         "t.csv has columns but no rows."
+    )
+
+
+@pytest.mark.parametrize("kind", ["feather", "file", "stream"])
+def test_arrow(read, kind):
+    table = pa.table({"a": [1, 2], "w": ["red", "blue"], "b": [0.5, None]})
+    sink = io.BytesIO()
+    if kind == "feather":
+        feather.write_feather(table, sink)
+    else:
+        make = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
+        with make(sink, table.schema) as writer:
+            writer.write_table(table)
+    for name in ("t.feather", "t.dat"):
+        assert "1 missing cell, the first in row 2" in message(read, sink.getvalue(), name=name)
+        found = read(sink.getvalue(), name=name, missing="drop")
+        assert found.names == ("a", "b")
+        assert found.left_out == {"w": "text"}
+        np.testing.assert_array_equal(found.values, [[1, 0.5]])
+    assert message(read, sink.getvalue()[:-60]) == "t.csv is a damaged or truncated Arrow file."
+    assert message(read, b"a,b\n1,2\n", name="t.arrow") == (
+        "t.arrow is not in Arrow format, despite its extension."
     )
 
 

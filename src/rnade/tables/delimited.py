@@ -7,7 +7,7 @@ which quote is open) is found by a second, slow look, at the price of the error'
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -18,9 +18,7 @@ import pyarrow.csv as pacsv
 from rnade.exceptions import TableError
 from rnade.tables.dialect import (
     BLANKS,
-    DECIMAL_COMMA,
     MISSING,
-    NUMBER,
     as_utf8,
     find_header,
     find_separator,
@@ -28,12 +26,12 @@ from rnade.tables.dialect import (
     numbered_records,
     sample,
     sample_records,
+    split_comments,
     squeeze_blanks,
 )
+from rnade.tables.numerals import ANY_NUMBER, Marks, count, find_marks, is_number, matches
 
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?Z?)?"
-# One to three digits, a comma, three digits: in 1,234 the comma may well stand for thousands.
-_THOUSANDS = r"[+-]?\d{1,3},\d{3}"
 _BLOCK_BYTES = 1 << 22
 
 
@@ -52,8 +50,12 @@ class DelimitedText:
     names : tuple of str
         Of all columns; ``x1``, ``x2``, ... where the file gives none.
     has_header : bool
+    index : str or None
+        Name of the first column, if the file names the others and not this one.
     first_line : int
         Line of the file, counted from 1, in which `body` begins.
+    first_rows : list of list of str
+        Cells of the first records of `body`.
     """
 
     source: str
@@ -61,7 +63,9 @@ class DelimitedText:
     separator: str
     names: tuple[str, ...]
     has_header: bool
+    index: str | None
     first_line: int
+    first_rows: list[list[str]]
 
     def line(self, record: int) -> int:
         """Line of the file, counted from 1, in which a record, counted from 0, begins."""
@@ -73,6 +77,20 @@ class DelimitedText:
         for _ in range(record):
             next(lines)
         return self.first_line - 1 + next(lines)
+
+    def read(self, columns: Sequence[str], decimal: str | None) -> tuple[pa.Table, Marks]:
+        """Parse the named columns, and find the decimal point if it is not given."""
+        if decimal is not None:
+            return self.parse(columns, decimal), Marks(decimal, thousands=True)
+        table = self.parse(columns)
+        texts = [column for column in table.columns if pa.types.is_string(column.type)]
+        real = {name for name in columns if pa.types.is_floating(table[name].type)}
+        marks = find_marks(texts, self.separator, self._first_cells(real))
+        return (table if marks.point == "." else self.parse(columns, marks.point)), marks
+
+    def _first_cells(self, columns: Collection[str]) -> list[str]:
+        at = [d for d, name in enumerate(self.names) if name in columns]
+        return [row[d] for row in self.first_rows for d in at if d < len(row)]
 
     def parse(self, columns: Sequence[str], decimal_point: str = ".") -> pa.Table:
         """Parse the named columns, types inferred by pyarrow; missing cells are null."""
@@ -143,29 +161,43 @@ def open_delimited(
     header : bool or None
         Whether the first line names the columns; None finds it out.
     """
-    data = as_utf8(data, source)
+    data, comment = split_comments(as_utf8(data, source))
     if not data or data.isspace():
         raise TableError(f"{source} is empty.")
     separator = named_separator(separator) if separator else find_separator(data) or ","
     _check_quotes(data, source, "\t" if separator == BLANKS else separator)
+    named = next(iter(sample_records(comment, separator)), [])
     if separator == BLANKS:
         data, separator = squeeze_blanks(data), "\t"
 
     rows = sample_records(data, separator)
-    if header is None:
-        header = find_header(rows)
-    if header:
-        names = tuple(name or f"x{d}" for d, name in enumerate(rows[0], start=1))
-    else:
-        names = tuple(f"x{d}" for d in range(1, len(rows[0]) + 1))
-    start, first_line = _start(data, separator, skip_record=header)
+    in_first = find_header(rows) if header is None else header
+    in_comment = header is None and not in_first and _names(named, rows[0])
+    given = rows[0] if in_first else named if in_comment else [""] * len(rows[0])
+    names = tuple(name or f"x{d}" for d, name in enumerate(given, start=1))
+    start, first_line = _start(data, separator, skip_record=in_first)
     body = data[start:]
     if not body or body.isspace():
         raise TableError(f"{source} has a header but no rows.")
     if len(names) == 1:
         # Blank lines are missing cells here, but those at the end are only blank lines.
         body = body.rstrip(b"\r\n")
-    return DelimitedText(source, body, separator, names, header, first_line)
+    has_header = in_first or in_comment
+    return DelimitedText(
+        source=source,
+        body=body,
+        separator=separator,
+        names=names,
+        has_header=has_header,
+        index=names[0] if has_header and not given[0] else None,
+        first_line=first_line,
+        first_rows=rows[1:] if in_first else rows,
+    )
+
+
+def _names(words: Sequence[str], first: Sequence[str]) -> bool:
+    """Tell whether the words of a comment above the first record may name its columns."""
+    return len(words) == len(first) > 1 and not any(map(is_number, words))
 
 
 def _check_quotes(data: bytes, source: str, separator: str) -> None:
@@ -220,48 +252,28 @@ class TextColumn:
     word: str = ""
 
 
-def _matches(cells: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
-    return pc.match_substring_regex(cells, f"^(?:{pattern})$")
-
-
-def _count(mask: pa.ChunkedArray) -> int:
-    return int(pc.sum(mask).as_py() or 0)
-
-
-def uses_decimal_comma(column: pa.ChunkedArray, separator: str) -> bool:
-    """Tell whether at least half of a text column's cells are numbers with a decimal comma."""
-    if separator == ",":
-        return False
-    cells = pc.utf8_trim_whitespace(column.drop_null())
-    commas = _count(_matches(cells, DECIMAL_COMMA))
-    if separator != ";" and commas == _count(_matches(cells, _THOUSANDS)):
-        return False
-    return commas > 0 and 2 * _count(_matches(cells, f"{NUMBER}|{DECIMAL_COMMA}")) >= len(cells)
-
-
-def look_closer(column: pa.ChunkedArray, decimal_point: str = ".") -> TextColumn:
+def look_closer(column: pa.ChunkedArray, marks: Marks) -> TextColumn:
     """Look at a column that pyarrow took for text: numbers after all, a stray word, or text.
 
-    pyarrow gives up on a column for one cell, and on blanks around a missing value. A column is
-    one of numbers with a stray word if at least half of its non-empty cells are numbers.
+    pyarrow gives up on a column for one cell, on thousands marks, and on blanks around a missing
+    value. A column is one of numbers with a stray word if at least half of its non-empty cells
+    are numbers.
     """
     cells = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(cells, value_set=pa.array(sorted(MISSING)))
     cells = pc.if_else(missing, pa.scalar(None, pa.string()), cells)
     filled = len(cells) - cells.null_count
-    numbers = _matches(cells, NUMBER if decimal_point == "." else NUMBER.replace(r"\.", ","))
-    n_numbers = _count(numbers)
-    if n_numbers == filled:
-        plain = pc.replace_substring(cells, decimal_point, ".")
-        return TextColumn(pc.cast(plain, pa.float64()))
+    numbers = matches(cells, marks.pattern)
+    if count(numbers) == filled:
+        return TextColumn(marks.to_numbers(cells))
     lower = pc.utf8_lower(cells)
-    if _count(_matches(lower, "true|false")) == filled:
+    if count(matches(lower, "true|false")) == filled:
         return TextColumn(pc.cast(pc.equal(lower, "true"), pa.float64()))
-    if _count(_matches(cells, _DATE)) == filled:
+    if count(matches(cells, _DATE)) == filled:
         return TextColumn(None, "dates")
     record = pc.index(pc.fill_null(numbers, True), False).as_py()
     word = cells[record].as_py()
     # Numbers with the other decimal mark count too: better an error than columns lost.
-    if 2 * _count(_matches(cells, f"{NUMBER}|{DECIMAL_COMMA}")) >= filled:
+    if 2 * count(matches(cells, ANY_NUMBER)) >= filled:
         return TextColumn(None, "", record, word)
     return TextColumn(None, f"text (such as {word!r})", None, word)

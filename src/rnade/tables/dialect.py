@@ -8,11 +8,12 @@ from itertools import islice
 from statistics import median
 
 from rnade.exceptions import TableError
+from rnade.tables.numerals import is_number
 
 # How people write "no value". The empty cell is one of them.
 MISSING = frozenset(
     (
-        *("", "?", "NA", "na", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>"),
+        *("", "-", "--", "?", "NA", "na", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>"),
         *("NaN", "nan", "NAN", "-nan", "-NaN"),
         *("NULL", "Null", "null", "None", "none"),
     )
@@ -35,9 +36,6 @@ _SAMPLE_BYTES = 1 << 16
 _SAMPLE_RECORDS = 200
 _SAMPLE_LINES = 20  # at least
 
-NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?i:inf|infinity)"
-DECIMAL_COMMA = r"[+-]?(?:\d+,\d*|,\d+)(?:[eE][+-]?\d+)?"
-_is_number = re.compile(f"(?:{NUMBER}|{DECIMAL_COMMA})").fullmatch
 _control = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]").search
 
 
@@ -58,25 +56,33 @@ def as_utf8(data: bytes, source: str) -> bytes:
     Text that is not UTF-8 is taken for Windows-1252, the usual other choice of spreadsheets: it
     can matter only for the names of columns.
     """
+    no_text = TableError(f"{source} is neither text nor a Parquet or Arrow table.")
+    encodings = ["utf-8-sig", "cp1252"]
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        try:
-            return data.decode("utf-16").encode()
-        except UnicodeError:
-            raise TableError(f"{source} is neither text nor Parquet.") from None
-    if b"\0" in data or _control(data, 0, _SAMPLE_BYTES):
-        hint = " It looks like a zip or Excel file: save it as CSV." if data[:2] == b"PK" else ""
-        raise TableError(f"{source} is neither text nor Parquet.{hint}")
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    if data.isascii():
+        encodings = ["utf-16"]
+    elif b"\0" in data or _control(data, 0, _SAMPLE_BYTES):
+        if data.startswith(b"PK"):
+            raise TableError(f"{source} looks like a zip or Excel file: save it as CSV.")
+        raise no_text
+    elif data.isascii():
         return data
-    try:
-        data.decode()
-    except UnicodeError:
+    for encoding in encodings:
         try:
-            return data.decode("cp1252").encode()
+            return data.decode(encoding).encode()
         except UnicodeError:
-            raise TableError(f"{source} is neither text nor Parquet.") from None
-    return data
+            pass
+    raise no_text
+
+
+def split_comments(data: bytes) -> tuple[bytes, bytes]:
+    """Blank the lines that begin with # at the top of a file, and give the text of the last one.
+
+    The lines themselves stay, so that lines are counted as in the file.
+    """
+    top = re.match(rb"(?:[ \t]*(?:#([^\r\n]*))?(?:\r\n|\r|\n))*", data)
+    if top is None or top[1] is None:
+        return data, b""
+    return re.sub(rb"[^\r\n]+", b"", top[0]) + data[top.end() :], top[1]
 
 
 def numbered_records(
@@ -135,7 +141,7 @@ def find_separator(data: bytes) -> str | None:
         if not rows or median(map(len, rows)) < 2:
             continue
         cells = [cell for row in rows for cell in row]
-        numbers = sum(_is_number(cell) is not None for cell in cells) / len(cells)
+        numbers = sum(is_number(cell) is not None for cell in cells) / len(cells)
         if numbers > best:
             best, separator = numbers, candidate
     return separator
@@ -153,12 +159,12 @@ def find_header(rows: Sequence[Sequence[str]]) -> bool:
     for d, cell in enumerate(first):
         if cell in MISSING:
             continue
-        if _is_number(cell):
+        if is_number(cell):
             votes -= 1
             decided = True
             continue
         others = [row[d] for row in rest if d < len(row) and row[d] not in MISSING]
-        if 2 * sum(_is_number(other) is not None for other in others) > len(others):
+        if 2 * sum(is_number(other) is not None for other in others) > len(others):
             votes += 1
             decided = True
     return votes > 0 or not decided

@@ -1,4 +1,4 @@
-"""The numeric columns of CSV and Parquet files, every cell accounted for."""
+"""The numeric columns of CSV, Parquet and Arrow files, every cell accounted for."""
 
 import gzip
 import sys
@@ -12,13 +12,16 @@ import pyarrow.parquet as pq
 
 from rnade.exceptions import TableError
 from rnade.tables.choice import choose
-from rnade.tables.delimited import (
-    DelimitedText,
-    look_closer,
-    open_delimited,
-    uses_decimal_comma,
-)
-from rnade.tables.table import NOT_CHOSEN, Columns, Table, make_table
+from rnade.tables.delimited import DelimitedText, look_closer, open_delimited
+from rnade.tables.making import Columns, make_table
+from rnade.tables.numerals import OTHER_MARK, Marks
+from rnade.tables.table import Table
+
+# Formats with types of their own: how their files begin, and the suffixes that promise them.
+_TYPED = {
+    "Parquet": ((b"PAR1",), (".parquet", ".pq")),
+    "Arrow": ((b"ARROW1", b"\xff\xff\xff\xff"), (".feather", ".arrow")),
+}
 
 
 def read_table(
@@ -28,50 +31,83 @@ def read_table(
     header: bool | None = None,
     missing: Literal["error", "drop"] = "error",
     *,
+    decimal: str | None = None,
     exclude: Sequence[str] = (),
+    weight: str | None = None,
     constant: Literal["keep", "leave out"] = "keep",
+    ids: Literal["keep", "leave out"] = "keep",
 ) -> Table:
-    """Read the numeric columns of a CSV or Parquet file.
+    """Read the numeric columns of a CSV, Parquet, Feather or Arrow file.
 
     Whole numbers, decimals and booleans (as 0 and 1) are kept; text, dates and columns without a
     value are left out. A CSV column that pyarrow does not find numeric counts as numeric with a
     stray word, which is an error, if at least half of its non-empty cells are numbers; else it
-    is text. In a CSV file, errors count lines as an editor does: line 1 is the header. In a
-    Parquet file they count rows from 1.
+    is text. In a CSV file, errors count lines as an editor does: line 1 is the header. In other
+    files they count rows from 1.
 
     Parameters
     ----------
     source : str or Path
-        The file; ``-`` is standard input. Gzip and Parquet are known by their first bytes.
+        The file; ``-`` is standard input. Its format is known by its first bytes.
     columns : sequence of str, optional
         Names of the columns to keep, in this order. In a file without a header also positions,
         counted from 1.
     separator : str, optional
-        Of a CSV file: one character, or tab, comma, semicolon, pipe, blank. Found out by default.
+        Of a CSV file: one character, or tab, comma, semicolon, pipe, blank. By default it is
+        detected.
     header : bool, optional
-        Whether the first line of a CSV file names its columns. Found out by default.
+        Whether the first line of a CSV file names its columns. By default it is detected.
     missing : {"error", "drop"}
         What to do with rows that have an empty, NaN or infinite cell in a column that is kept.
+    decimal : {".", ","}, optional
+        The decimal point of a CSV file; the other of the two then marks thousands. By default it
+        is detected.
     exclude : sequence of str
         Names of columns not to keep.
+    weight : str, optional
+        Name of the column that holds the weights of the rows; it is not one of the columns kept.
     constant : {"keep", "leave out"}
         Whether to keep columns with one value in all rows: yes to score, no to fit.
+    ids : {"keep", "leave out"}
+        Whether to keep row numbers and ids, if `columns` does not name them: yes to score, no to
+        fit.
 
     Raises
     ------
     TableError
         In one line: which file, which line and column, and what to do.
     """
+    if decimal is not None and decimal not in OTHER_MARK:
+        raise TableError(f"Expected a decimal point or a decimal comma; got {decimal!r}.")
     data, name = _read_bytes(source)
-    if data[:4] == b"PAR1":
-        found = _parquet_columns(data, name, columns, exclude)
-    elif name.lower().endswith((".parquet", ".pq")):
-        what = "is no Parquet file, whatever its name says" if data else "is empty"
-        raise TableError(f"{name} {what}.")
+    text = None
+    for kind, (starts, suffixes) in _TYPED.items():
+        if data.startswith(starts):
+            table = _read_typed(kind, data, name)
+            names, has_header = table.column_names, True
+            break
+        if name.lower().endswith(suffixes):
+            what = f"is not in {kind} format, despite its extension" if data else "is empty"
+            raise TableError(f"{name} {what}.")
     else:
         text = open_delimited(data, name, separator=separator, header=header)
-        found = _delimited_columns(text, columns, exclude)
-    return make_table(found, columns, missing, constant)
+        names, has_header = list(text.names), text.has_header
+    weights = choose(names, [weight], (), name, has_header=has_header) if weight else []
+    chosen = choose(names, columns, [*exclude, *weights], name, has_header=has_header)
+    wanted = [*chosen, *weights]
+    found = (
+        _typed_columns(table, wanted, name)
+        if text is None
+        else _delimited_columns(text, wanted, decimal)
+    )
+    return make_table(
+        found,
+        missing,
+        asked_for=columns is not None,
+        weight=next(iter(weights), None),
+        leave_out_constant=constant == "leave out",
+        leave_out_ids=ids == "leave out",
+    )
 
 
 def _read_bytes(source: str | Path) -> tuple[bytes, str]:
@@ -81,7 +117,7 @@ def _read_bytes(source: str | Path) -> tuple[bytes, str]:
     except FileNotFoundError:
         raise TableError(f"There is no file {name}.") from None
     except IsADirectoryError:
-        raise TableError(f"{name} is a folder; expected a CSV or Parquet file.") from None
+        raise TableError(f"{name} is a folder; expected a CSV, Parquet or Arrow file.") from None
     except OSError as error:
         raise TableError(f"{name} cannot be read: {error.strerror}.") from None
     if data[:2] == b"\x1f\x8b":
@@ -92,87 +128,68 @@ def _read_bytes(source: str | Path) -> tuple[bytes, str]:
     return data, name
 
 
-def _delimited_columns(
-    text: DelimitedText, columns: Sequence[str] | None, exclude: Sequence[str]
-) -> Columns:
-    chosen = choose(text.names, columns, exclude, text.source, has_header=text.has_header)
-    table = text.parse(chosen)
-    decimal_point = "."
-    texts = [column for column in table.columns if pa.types.is_string(column.type)]
-    if any(uses_decimal_comma(column, text.separator) for column in texts):
-        decimal_point = ","
-        table = text.parse(chosen, decimal_point)
+def _delimited_columns(text: DelimitedText, wanted: Sequence[str], decimal: str | None) -> Columns:
+    table, marks = text.read(wanted, decimal)
 
-    numbers, left_out = {}, dict.fromkeys(text.names, NOT_CHOSEN)
-    for name in chosen:
-        column = table[name]
-        del left_out[name]
+    def numeric(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | str:
         if not pa.types.is_string(column.type):
-            reason = _why_not_numeric(column.type)
-            if reason:
-                left_out[name] = reason
-            else:
-                numbers[name] = column
-            continue
-        closer = look_closer(column, decimal_point)
+            return _why_not_numeric(column.type) or column
+        closer = look_closer(column, marks)
         if closer.stray is not None:
-            raise _stray_word(text, name, closer.stray, closer.word, decimal_point)
-        if closer.numbers is None:
-            left_out[name] = closer.reason
-        else:
-            numbers[name] = closer.numbers
+            raise _stray_word(text, name, closer.stray, closer.word, marks)
+        return closer.reason if closer.numbers is None else closer.numbers
+
     return Columns(
         source=text.source,
         names=text.names,
-        numbers=numbers,
-        left_out=left_out,
+        cells={name: numeric(name, table[name]) for name in wanted},
         has_header=text.has_header,
         place=lambda record: f"line {text.line(record)}",
+        index=text.index,
+        notes=marks.notes,
     )
 
 
 def _stray_word(
-    text: DelimitedText, name: str, record: int, word: str, decimal_point: str
+    text: DelimitedText, name: str, record: int, word: str, marks: Marks
 ) -> TableError:
     if record == 0 and not text.has_header:
-        advice = "; if this line names the columns, say --header"
-    elif decimal_point == ",":
-        advice = " (decimals have a comma in this file)"
+        advice = "; if this line names the columns, pass --header"
     else:
-        advice = ", as most of the column is; mend the cell or leave the column out"
+        advice = marks.why_not(word) or (
+            ", as most of the column is; fix the cell or leave the column out"
+        )
     return TableError(
         f"{text.source}: line {text.line(record)}, column {name!r}: {word!r} is not a number"
         f"{advice}."
     )
 
 
-def _parquet_columns(
-    data: bytes, source: str, columns: Sequence[str] | None, exclude: Sequence[str]
-) -> Columns:
+def _read_typed(kind: str, data: bytes, source: str) -> pa.Table:
+    buffer = pa.BufferReader(data)
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read()
-    except (pa.ArrowException, OSError):
-        raise TableError(f"{source} is a damaged or truncated Parquet file.") from None
-    names = table.column_names
-    chosen = choose(names, columns, exclude, source, has_header=True)
-    numbers, left_out = {}, dict.fromkeys(names, NOT_CHOSEN)
-    for name in chosen:
-        column = table[name]
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        del left_out[name]
-        reason = _why_not_numeric(column.type)
-        if reason:
-            left_out[name] = reason
+        if kind == "Parquet":
+            table = pq.ParquetFile(buffer).read()
         else:
-            numbers[name] = column
+            is_stream = data.startswith(b"\xff")
+            table = (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(buffer).read_all()
+    except (pa.ArrowException, OSError):
+        raise TableError(f"{source} is a damaged or truncated {kind} file.") from None
     if table.num_rows == 0:
         raise TableError(f"{source} has columns but no rows.")
+    return table
+
+
+def _typed_columns(table: pa.Table, wanted: Sequence[str], source: str) -> Columns:
+    def numeric(column: pa.ChunkedArray) -> pa.ChunkedArray | str:
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        return _why_not_numeric(column.type) or column
+
     return Columns(
         source=source,
-        names=names,
-        numbers=numbers,
-        left_out=left_out,
+        names=table.column_names,
+        cells={name: numeric(table[name]) for name in wanted},
         has_header=True,
         place=lambda record: f"row {record + 1}",
     )
