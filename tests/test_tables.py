@@ -693,7 +693,7 @@ def test_to_arrow_keeps_names_and_values(read):
     assert arrow.to_pydict() == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.feather"])
 def test_what_is_written_is_read_back(in_folder, name):
     rng = np.random.default_rng(0)
     x = rng.normal(size=50) * 10.0 ** rng.integers(-20, 20, size=50)
@@ -719,7 +719,7 @@ def test_writing_to_standard_output(capfdbinary):
 
 def test_files_are_not_overwritten_unasked(in_folder):
     (in_folder / "out.csv").write_text("mine")
-    with pytest.raises(TableError, match=r"^out.csv exists already; say --force to write over"):
+    with pytest.raises(TableError, match=r"^out.csv exists already; pass --force to overwrite"):
         write_table({"a": [1]}, "out.csv")
     assert (in_folder / "out.csv").read_text() == "mine"
     write_table({"a": [1]}, "out.csv", force=True)
@@ -737,9 +737,30 @@ def test_places_that_cannot_be_written_to(in_folder, monkeypatch):
         check_destination("out.csv")
 
 
+@pytest.mark.parametrize("alias", ["in.csv", "./in.csv", "link.csv", "hard.csv", "up/../in.csv"])
+def test_an_input_is_never_overwritten(in_folder, alias):
+    (in_folder / "in.csv").write_text("mine")
+    (in_folder / "up").mkdir()
+    (in_folder / "link.csv").symlink_to("in.csv")
+    os.link("in.csv", "hard.csv")
+    with pytest.raises(ValueError, match=r"it is an input too \(in\.csv\)\.$"):
+        check_destination(alias, force=True, inputs=["other.csv", "in.csv"])
+    check_destination("new.csv", inputs=["in.csv", "-"])
+
+
+def test_standard_input_is_never_overwritten(in_folder, monkeypatch):
+    (in_folder / "in.csv").write_text("mine")
+    (in_folder / "other.csv").write_text("mine")
+    with open("in.csv") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        with pytest.raises(ValueError, match=r"it is an input too \(standard input\)"):
+            check_destination("in.csv", force=True, inputs=["-"])
+        check_destination("other.csv", force=True, inputs=["-"])
+
+
 def test_unknown_format():
     assert table_format("a/b.PQ") == "parquet"
-    with pytest.raises(TableError, match=r"ending in \.csv or \.parquet; got 'a\.txt'"):
+    with pytest.raises(TableError, match=r"ending in \.csv, \.parquet or \.feather; got 'a\.txt'"):
         table_format("a.txt")
 
 

@@ -30,7 +30,7 @@ _NUMBER = {point: _number(point, _BLANKS + other) for point, other in OTHER_MARK
 ANY_NUMBER = "|".join(_NUMBER.values())
 # Without blanks, which may stand between two numbers.
 is_number = re.compile(f"{_number('.', ',')}|{_number(',', '.')}").fullmatch
-_read_both_ways = re.compile(rf"[+-]?[1-9]\d{{0,2}}[.,]\d{{3}}").fullmatch
+_read_both_ways = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}").fullmatch
 
 
 def matches(cells: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:

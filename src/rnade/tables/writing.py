@@ -1,10 +1,10 @@
-"""Tables into CSV and Parquet files: whole or not at all, and never over a file unasked."""
+"""Tables into CSV, Parquet and Arrow files: whole or not at all, never over a file unasked."""
 
 import csv
 import io
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,29 +15,39 @@ import pyarrow.parquet as pq
 from rnade.exceptions import TableError
 from rnade.files import check_writable, write_whole
 
-_FORMATS: Mapping[str, Literal["csv", "parquet"]] = {
+Format = Literal["csv", "parquet", "arrow"]
+_FORMATS: Mapping[str, Format] = {
     ".csv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".feather": "arrow",
+    ".arrow": "arrow",
 }
 
 
-def table_format(path: str | Path) -> Literal["csv", "parquet"]:
+def table_format(path: str | Path) -> Format:
     """Give the format that a file's suffix asks for; ``-``, standard output, is CSV."""
     if str(path) == "-":
         return "csv"
     suffix = Path(path).suffix.lower()
     if suffix not in _FORMATS:
-        raise TableError(f"Expected a file name ending in .csv or .parquet; got {str(path)!r}.")
+        raise TableError(
+            f"Expected a file name ending in .csv, .parquet or .feather; got {str(path)!r}."
+        )
     return _FORMATS[suffix]
 
 
-def check_destination(path: str | Path, *, force: bool = False) -> None:
-    """Refuse a place where no file can be written, before the work that it is to hold is done."""
+def check_destination(
+    path: str | Path, *, force: bool = False, inputs: Sequence[str] = ()
+) -> None:
+    """Refuse a place where no file can be written, before the work that it is to hold is done.
+
+    A file that is one of the `inputs` is refused even with `force`.
+    """
     try:
-        check_writable(path, overwrite=force)
+        check_writable(path, overwrite=force, inputs=inputs)
     except FileExistsError:
-        raise TableError(f"{path} exists already; say --force to write over it.") from None
+        raise TableError(f"{path} exists already; pass --force to overwrite it.") from None
     if not os.access(Path(path).absolute().parent, os.W_OK):
         raise TableError(f"The folder of {path} may not be written to.")
 
@@ -52,12 +62,13 @@ def write_table(
     columns : mapping of str to array or list
         In the order in which they are to stand.
     destination : str or Path
-        A file ending in ``.csv`` or ``.parquet``; ``-`` is standard output.
+        A file ending in ``.csv``, ``.parquet`` or ``.feather``; ``-`` is standard output.
     force : bool
         Whether a file that exists already may be replaced.
     """
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    data = _as_csv(table) if table_format(destination) == "csv" else _as_parquet(table)
+    kind = table_format(destination)
+    data = _as_csv(table) if kind == "csv" else _in_memory(table, kind)
     if str(destination) == "-":
         _write_all(data)
         return
@@ -74,9 +85,13 @@ def _write_all(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _as_parquet(table: pa.Table) -> bytes:
+def _in_memory(table: pa.Table, kind: Format) -> bytes:
     body = pa.BufferOutputStream()
-    pq.write_table(table, body)
+    if kind == "parquet":
+        pq.write_table(table, body)
+    else:
+        with pa.ipc.new_file(body, table.schema) as file:
+            file.write_table(table)
     return bytes(body.getvalue())
 
 
