@@ -1,19 +1,25 @@
-"""Model files: one safetensors file, settings as JSON in its metadata. Loading runs no code."""
+"""Model files: one safetensors file, settings as JSON in its metadata. Loading runs no code.
+
+Torch, which is slow to import, is loaded only where tensors are asked for.
+"""
 
 import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor
+import safetensors.numpy
+from numpy.typing import NDArray
 
 from rnade._version import __version__
 from rnade.exceptions import ModelFileError
 from rnade.files import write_whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SUFFIX = ".rnade"
 METADATA_KEY = "rnade"
@@ -36,7 +42,7 @@ _LARGEST_HEADER = 100_000_000  # safetensors' own limit
 
 def write_model(
     path: str | os.PathLike[str],
-    tensors: dict[str, Tensor],
+    tensors: "dict[str, Tensor]",
     settings: dict[str, Any],
     *,
     overwrite: bool = False,
@@ -52,20 +58,30 @@ def write_model(
     overwrite : bool
         Replace a file that exists already.
     """
-    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    arrays = {name: t.detach().cpu().contiguous().numpy() for name, t in tensors.items()}
     description = {
         "format_version": FORMAT_VERSION,
         "library_version": __version__,
         "settings": settings,
     }
-    description["sha256"] = _digest(tensors, description)
+    description["sha256"] = _digest(arrays, description)
     # One key: safetensors writes several in random order, and equal models should be equal files.
     metadata = {METADATA_KEY: json.dumps(description)}
-    write_whole(path, safetensors.torch.save(tensors, metadata), overwrite=overwrite)
+    write_whole(path, safetensors.numpy.save(arrays, metadata), overwrite=overwrite)
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `write_model` wrote.
+def read_model(path: str | os.PathLike[str]) -> "tuple[dict[str, Tensor], dict[str, Any]]":
+    """Read what `write_model` wrote; see `read_arrays`."""
+    import torch
+
+    arrays, settings = read_arrays(path)
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}, settings
+
+
+def read_arrays(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Read what `write_model` wrote, tensors as NumPy arrays.
 
     Raises
     ------
@@ -76,15 +92,15 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[st
     path = Path(path)
     _check_header(path)
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
+        with safetensors.safe_open(path, framework="np") as file:
             description = _described(path, file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except safetensors.SafetensorError as error:
         raise ModelFileError(f"{path} is damaged or cut short ({error}).") from error
-    if description.pop("sha256", None) != _digest(tensors, description):
+    if description.pop("sha256", None) != _digest(arrays, description):
         raise ModelFileError(f"{path} was altered after it was saved: its checksum is wrong.")
     versions = {key: description[key] for key in ("format_version", "library_version")}
-    return tensors, description["settings"] | versions
+    return arrays, description["settings"] | versions
 
 
 def _check_header(path: Path) -> None:
@@ -127,10 +143,11 @@ def _described(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     return dict(description)
 
 
-def _digest(tensors: dict[str, Tensor], description: dict[str, Any]) -> str:
+def _digest(arrays: dict[str, NDArray[Any]], description: dict[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
-    for name in sorted(tensors):
-        t = tensors[name]
-        digest.update(f"\n{name} {t.dtype} {tuple(t.shape)}\n".encode())
-        digest.update(t.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    for name in sorted(arrays):
+        array = arrays[name]
+        # Torch's names of types, by which files were signed from the first version on.
+        digest.update(f"\n{name} torch.{array.dtype} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -1,13 +1,13 @@
 """The typer app. Nothing heavy is imported before a command needs it, so that help is quick."""
 
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from rnade.cli.fit import estimators, fit
+from rnade.cli.fit import SETTINGS, fit
 from rnade.cli.info import info
 from rnade.cli.report import report
 from rnade.cli.reproduce import reproduce
@@ -17,33 +17,49 @@ from rnade.cli.settings import with_settings
 from rnade.cli.terminal import run
 
 
-class _Commands(TyperGroup):
-    """Commands of which ``fit`` gets its options only when it is called.
-
-    They are made from the estimators, and importing those takes seconds.
-    """
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[:1] == ["fit"]:
-            alone = typer.Typer(add_completion=False)
-            alone.command("fit")(with_settings(fit, estimators()))
-            self.commands["fit"] = typer.main.get_command(alone)
-        return super().resolve_command(ctx, args)
+def _examples(*commands: str) -> str:
+    """Write the end of a help text; typer shows a paragraph as a line."""
+    return "\n\n".join(["Examples:", *commands])
 
 
-app = typer.Typer(cls=_Commands, add_completion=False, no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False,
+    epilog=_examples("rnade fit wine.csv", "rnade report wine.rnade wine.csv", "rnade fit --help"),
+)
 
 
-@app.command("fit", help=fit.__doc__)
-def _fit_without_options() -> None:
-    """Stand in for ``fit`` in the list of commands."""
+def _add(command: Callable[..., Any], *examples: str) -> None:
+    """Add a command to the app, its help from its docstring, with examples."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    # Typer keeps the line breaks within paragraphs, save in the first.
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    app.command(help=text, epilog=_examples(*examples))(command)
 
 
-app.command("score")(score)
-app.command("sample")(sample)
-app.command("report")(report)
-app.command("info")(info)
-app.command("reproduce")(reproduce)
+_add(
+    with_settings(fit, SETTINGS),
+    "rnade fit wine.csv",
+    "rnade fit sales.csv --exclude year --weight n --missing drop -o s.rnade",
+    "rnade fit bits.parquet --model nade --n-hidden 100 --epochs 50",
+)
+_add(
+    score,
+    "rnade score wine.rnade new.csv",
+    "rnade score wine.rnade new.csv -o scores.parquet",
+    "rnade score wine.rnade new.csv --json",
+)
+_add(
+    sample,
+    "rnade sample wine.rnade -n 1000 -o synthetic.csv",
+    "rnade sample wine.rnade -n 5 --random-state 0",
+)
+_add(
+    report,
+    "rnade report wine.rnade wine.csv -o report.html",
+    "rnade report wine.rnade new.csv --json",
+)
+_add(info, "rnade info wine.rnade", "rnade info wine.rnade --json")
+_add(reproduce, "rnade reproduce table1 --quick", "rnade reproduce table2 --report-only")
 
 
 def _print_version(asked: bool) -> None:
@@ -70,5 +86,9 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and give its exit code: 0, 2 for bad input, 130 for Ctrl-C."""
-    return run(app, list(sys.argv[1:] if arguments is None else arguments))
+    """Run the command line and give its exit code: 0, 2 for bad input, 130 for Ctrl-C.
+
+    Without arguments it shows the help.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    return run(app, given or ["--help"])

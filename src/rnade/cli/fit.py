@@ -1,6 +1,5 @@
 """``rnade fit``: a table in, a model file out."""
 
-import inspect
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,24 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rnade.cli.options import (
-    Columns,
-    Data,
-    Force,
-    Header,
-    Json,
-    Missing,
-    MissingCells,
-    Quiet,
-    Separator,
-    split_names,
-)
-from rnade.cli.terminal import note, print_json
+from rnade.cli import options
+from rnade.cli.settings import DEFAULTS, Setting, declared_settings
+from rnade.cli.terminal import counted, note, print_json
 
 if TYPE_CHECKING:
     from rnade.tables import Table
 
-# Left-out columns named one by one; of more, the number is said.
+# Left-out columns named one by one; of more, the number is told.
 _MOST_NOTES = 20
 
 
@@ -42,19 +31,18 @@ class Model(StrEnum):
     mfa = "mfa"
 
 
-def estimators() -> dict[str, type]:
-    """Give the estimators by the names that ``--model`` takes."""
-    import rnade
-
-    return {
-        "rnade": rnade.RNADE,
-        "nade": rnade.NADE,
-        "fvsbn": rnade.FVSBN,
-        "fvbn": rnade.FVBN,
-        "gaussian": rnade.Gaussian,
-        "mog": rnade.MixtureOfGaussians,
-        "mfa": rnade.MixtureOfFactorAnalyzers,
-    }
+# The estimators that ``--model`` names; those of binary columns keep a column that never changes.
+ESTIMATORS = {
+    "rnade": "RNADE",
+    "nade": "NADE",
+    "fvsbn": "FVSBN",
+    "fvbn": "FVBN",
+    "gaussian": "Gaussian",
+    "mog": "MixtureOfGaussians",
+    "mfa": "MixtureOfFactorAnalyzers",
+}
+_BINARY = (Model.nade, Model.fvsbn)
+SETTINGS: Mapping[str, Mapping[str, Setting]] = declared_settings(ESTIMATORS)
 
 
 def default_output(data: str) -> Path:
@@ -72,63 +60,87 @@ def default_output(data: str) -> Path:
 
 
 def fit(
-    data: Data,
+    data: options.Data,
     output: Annotated[
         str | None,
         typer.Option(
             "--output",
             "-o",
+            metavar="FILE",
             help="The model file; by default named after DATA, with .rnade, in this folder.",
         ),
     ] = None,
     model: Annotated[
         Model,
         typer.Option(
+            metavar="CHOICE",
             help="rnade, or a baseline for real-valued columns: gaussian, mog (mixture of"
             " Gaussians), mfa (of factor analysers), fvbn (untied networks); nade and fvsbn are"
-            " for binary columns."
+            " for binary columns.",
         ),
     ] = Model.rnade,
-    search: Annotated[
+    ensemble: Annotated[
         bool | None,
         typer.Option(
-            "--search/--no-search",
-            help="Search over a grid of components, rates and decays by cross-validation and"
-            " average the best; or train one model only. By default a small bank of models is"
+            "--ensemble/--no-ensemble",
+            help="Average several models, or train one only. By default a small bank of models is"
             " trained and averaged, which needs no tuning.",
             show_default=False,
         ),
     ] = None,
-    columns: Columns = None,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search",
+            help="Search over a grid of components, learning rates and weight decays by"
+            " cross-validation; average the best models, or keep one with --no-ensemble.",
+        ),
+    ] = False,
+    columns: options.Columns = None,
     exclude: Annotated[
-        str | None, typer.Option(help="Names of columns not to use, with commas between.")
+        str | None,
+        typer.Option(metavar="NAMES", help="Comma-separated names of columns not to use."),
     ] = None,
-    separator: Separator = None,
-    header: Header = None,
-    missing: MissingCells = Missing.error,
-    force: Force = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    weight: options.Weight = None,
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    header: options.Header = None,
+    missing: options.MissingCells = options.Missing.error,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Fit a model to the numeric columns of a table and save it."""
+    """Fit a model to the numeric columns of a table and save it.
+
+    Text, dates, constant columns, row numbers and ids are left out, and named; --columns chooses
+    the columns instead.
+    """
     from rnade.tables import check_destination, read_table
 
     path = Path(output) if output is not None else default_output(data)
-    check_destination(path, force=force)
-    estimator = _make(model, settings or {}, search, quiet=quiet)
+    check_destination(path, force=force, inputs=[data])
+    chosen = _settings(model, settings or {})
+    if model is not Model.rnade and (search or ensemble is not None):
+        raise ValueError(f"--search and --ensemble are options for --model rnade, not {model}.")
     table = read_table(
         data,
-        split_names(columns),
+        options.split_names(columns),
         separator,
         header,
         missing.value,
-        exclude=split_names(exclude) or (),
+        decimal=decimal,
+        exclude=options.split_names(exclude) or (),
+        weight=weight,
         # The density of a constant is infinite, but a bit that never changes is a bit.
-        constant="keep" if model in (Model.nade, Model.fvsbn) else "leave out",
+        constant="keep" if model in _BINARY else "leave out",
+        ids="leave out",
     )
     _say_what_is_left_out(table, quiet=quiet)
-    estimator.fit(table.to_arrow())
+    if model in _BINARY and chosen["binarize"] is None:
+        _check_binary(table, model)
+    estimator = _make(model, chosen, ensemble=ensemble, search=search, quiet=quiet)
+    estimator.fit(table.to_arrow(), sample_weight=table.weights)
     if search:
         note(f"best settings: {estimator.best_params_}", quiet=quiet)
         estimator = estimator.best_estimator_
@@ -141,34 +153,51 @@ def fit(
     _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
 
 
-def _make(model: Model, settings: Mapping[str, Any], search: bool | None, *, quiet: bool) -> Any:
-    from rnade import RNADESearchCV
-    from rnade.estimators.search import DEFAULT_GRID
-
-    if search is not None and model is not Model.rnade:
-        raise ValueError(f"--search and --no-search are for --model rnade, not {model.value}.")
-    estimator = estimators()[model.value]
-    known = inspect.signature(estimator).parameters
-    for name in settings:
+def _settings(model: Model, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the estimator's parameters, if all that was given is one of them."""
+    known = SETTINGS[model]
+    for name in given:
         if name not in known:
             flag = name.replace("_", "-")
-            raise ValueError(f"--{flag} is no setting of --model {model.value}.")
+            raise ValueError(f"--{flag} is not an option for --model {model}.")
+    return {**{name: value for name, value in DEFAULTS.items() if name in known}, **given}
+
+
+def _make(
+    model: Model, settings: Mapping[str, Any], *, ensemble: bool | None, search: bool, quiet: bool
+) -> Any:
+    import rnade
+
     verbose = int(sys.stderr.isatty() and not quiet)
-    if search is False:
-        return estimator(**settings, ensemble=None, verbose=verbose)
-    one = estimator(**settings, verbose=verbose)
+    alone = {"ensemble": None} if ensemble is False else {}
+    estimator = getattr(rnade, ESTIMATORS[model])(**settings, **alone, verbose=verbose)
     if not search:
-        return one
-    grid = {name: v for name, v in DEFAULT_GRID.items() if name not in settings}
-    return RNADESearchCV(
-        one.set_params(checkpoint=None),
-        grid,
-        refit="ensemble",
+        return estimator
+    from rnade.estimators.search import DEFAULT_GRID
+
+    return rnade.RNADESearchCV(
+        estimator.set_params(checkpoint=None),
+        {name: values for name, values in DEFAULT_GRID.items() if name not in settings},
+        refit=True if ensemble is False else "ensemble",
         halving=True,
         checkpoint=settings.get("checkpoint"),
         random_state=settings.get("random_state"),
         verbose=verbose,
     )
+
+
+def _check_binary(table: "Table", model: Model) -> None:
+    """Refuse values other than 0 and 1, which a threshold would turn into bits unseen."""
+    from rnade.exceptions import TableError
+
+    wrong = ((table.values != 0) & (table.values != 1)).nonzero()
+    if len(wrong[0]):
+        row, d = (int(at[0]) for at in wrong)
+        raise TableError(
+            f"{table.source}: --model {model} is for columns of 0 and 1, but column"
+            f" {table.names[d]!r} holds {table.values[row, d]:g} in row {table.rows[row]}. Pass"
+            " --binarize 0 to make values above 0 a 1 and others a 0, or another threshold."
+        )
 
 
 def _say_what_is_left_out(table: "Table", *, quiet: bool) -> None:
@@ -178,18 +207,18 @@ def _say_what_is_left_out(table: "Table", *, quiet: bool) -> None:
     for name, why in reasons[:_MOST_NOTES]:
         note(f"left out column {name!r}: {why}", quiet=quiet)
     if len(reasons) > _MOST_NOTES:
-        note(f"left out {len(reasons) - _MOST_NOTES} more columns", quiet=quiet)
+        more = counted(len(reasons) - _MOST_NOTES, "more column")
+        note(f"left out {more}", quiet=quiet)
+    for text in table.notes[:_MOST_NOTES]:
+        note(text, quiet=quiet)
     say_dropped_rows(table, quiet=quiet)
 
 
 def say_dropped_rows(table: "Table", *, quiet: bool) -> None:
     """Say how many rows were left out for a missing cell, if any."""
     if table.dropped_rows:
-        n_rows = len(table.values) + table.dropped_rows
-        note(
-            f"left out {table.dropped_rows} of {n_rows} rows, which have a missing cell",
-            quiet=quiet,
-        )
+        rows = counted(len(table.values) + table.dropped_rows, "row")
+        note(f"left out {table.dropped_rows} of {rows} for a missing cell", quiet=quiet)
 
 
 def _summarise(estimator: Any, table: "Table", path: Path, *, quiet: bool, as_json: bool) -> None:
@@ -205,18 +234,15 @@ def _summarise(estimator: Any, table: "Table", path: Path, *, quiet: bool, as_js
                 "dropped_rows": table.dropped_rows,
                 "columns": list(table.names),
                 "left_out": table.left_out,
-                "held_out": {
-                    "mean": held_out.mean,
-                    "standard_error": held_out.standard_error,
-                    "n_rows": held_out.n_rows,
-                },
+                "held_out": vars(held_out),
                 "epochs": estimator.history_[-1]["epoch"],
                 "best_epoch": estimator.best_epoch_,
                 "seconds": estimator.fit_seconds_,
             }
         )
     elif not quiet:
-        print(f"{kind} of {n_rows} rows and {n_columns} columns, saved as {path}")
+        size = f"{counted(n_rows, 'row')} and {counted(n_columns, 'column')}"
+        print(f"{kind} of {size}, saved as {path}")
         print(f"held-out log-likelihood: {nats(held_out)}")
         print(f"trained for {estimator.fit_seconds_:.1f} s")
 
@@ -224,5 +250,4 @@ def _summarise(estimator: Any, table: "Table", path: Path, *, quiet: bool, as_js
 def nats(score: Any) -> str:
     """Write a mean log-likelihood with its standard error, for a person."""
     error = f" ± {score.standard_error:.3f}" if score.n_rows > 1 else ""
-    rows = "row" if score.n_rows == 1 else "rows"
-    return f"{score.mean:.3f}{error} nats per row ({score.n_rows} {rows})"
+    return f"{score.mean:.3f}{error} nats per row ({counted(score.n_rows, 'row')})"

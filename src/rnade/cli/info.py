@@ -2,36 +2,32 @@
 
 from typing import Any
 
+from rnade.cli import options
 from rnade.cli.fit import nats
-from rnade.cli.options import Json, ModelFile
-from rnade.cli.terminal import print_json
-from rnade.columns import column_names
+from rnade.cli.terminal import counted, print_json
 
 
-def info(model: ModelFile, as_json: Json = False) -> None:
-    """Say what a model is: its class, settings, columns, training and held-out score."""
-    from rnade import load
-    from rnade.serialisation import read_model
+def info(model: options.ModelFile, as_json: options.Json = False) -> None:
+    """Show what a model is: its class, settings, columns, training and held-out score."""
+    # The estimator itself is not needed, and would take seconds to load.
+    from rnade.evaluation import mean_score
+    from rnade.serialisation import read_arrays
 
-    estimator = load(model, device="cpu")
-    _, stored = read_model(model)
-    held_out = estimator.held_out_score()
-    last = estimator.history_[-1]
+    arrays, stored = read_arrays(model)
+    names = stored["columns"]
+    held_out = mean_score(arrays["calibration.scores"], arrays["calibration.weights"])
+    last = stored["history"][-1]
     described: dict[str, Any] = {
         "model": model,
-        "class": type(estimator).__name__,
-        "columns": column_names(estimator),
-        "has_column_names": hasattr(estimator, "feature_names_in_"),
-        "n_rows": estimator.n_rows_,
-        "held_out": {
-            "mean": held_out.mean,
-            "standard_error": held_out.standard_error,
-            "n_rows": held_out.n_rows,
-        },
+        "class": stored["class"],
+        "columns": names or [f"x{d}" for d in range(1, stored["n_columns"] + 1)],
+        "has_column_names": names is not None,
+        "n_rows": stored["n_rows"],
+        "held_out": vars(held_out),
         "training": {
             "epochs": last["epoch"],
-            "best_epoch": estimator.best_epoch_,
-            "seconds": estimator.fit_seconds_,
+            "best_epoch": stored["best_epoch"],
+            "seconds": stored["fit_seconds"],
             "skipped_updates": last["skipped"],
         },
         "settings": stored["parameters"],
@@ -41,16 +37,15 @@ def info(model: ModelFile, as_json: Json = False) -> None:
     if as_json:
         print_json(described)
         return
-    columns = described["columns"]
-    training = described["training"]
+    columns, training = described["columns"], described["training"]
     shown = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
     settings = ", ".join(f"{name}={value}" for name, value in described["settings"].items())
-    print(f"{described['class']}, fitted to {described['n_rows']} rows")
+    print(f"{described['class']}, fitted to {counted(described['n_rows'], 'row')}")
     print(f"columns ({len(columns)}): {shown}")
     print(f"held-out log-likelihood: {nats(held_out)}")
     print(
-        f"training: {training['epochs']} epochs, best {training['best_epoch']},"
-        f" {training['seconds']:.1f} s, {training['skipped_updates']} updates skipped"
+        f"training: {counted(training['epochs'], 'epoch')}, best {training['best_epoch']},"
+        f" {training['seconds']:.1f} s, {counted(training['skipped_updates'], 'update')} skipped"
     )
     print(f"settings: {settings}")
     print(

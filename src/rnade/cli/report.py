@@ -5,48 +5,37 @@ from typing import Annotated
 
 import typer
 
-from rnade.cli.options import (
-    Columns,
-    Data,
-    Device,
-    Force,
-    Header,
-    Json,
-    Missing,
-    MissingCells,
-    ModelFile,
-    Quiet,
-    Separator,
-    split_names,
-)
+from rnade.cli import options
 from rnade.cli.score import read_for
 from rnade.cli.terminal import note, print_json
 
 
 def report(
-    model: ModelFile,
-    data: Data,
+    model: options.ModelFile,
+    data: options.Data,
     output: Annotated[
         str | None,
         typer.Option(
             "--output",
             "-o",
+            metavar="FILE",
             help="The page; by default report.html, or none with --json.",
         ),
     ] = None,
-    columns: Columns = None,
-    separator: Separator = None,
-    header: Header = None,
-    missing: MissingCells = Missing.error,
+    columns: options.Columns = None,
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    header: options.Header = None,
+    missing: options.MissingCells = options.Missing.error,
     random_state: Annotated[
         int, typer.Option(help="Seed of the rows that are drawn from the model.")
     ] = 0,
-    device: Device = "auto",
-    force: Force = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    device: options.Device = "auto",
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Write a page that tells what a model found in a table, and how far to trust it.
+    """Write a page that shows what a model found in a table, and how far to trust it.
 
     DATA is the table that was fitted, or another with the same columns. The page needs no
     network and no other file. --json prints everything on it as data.
@@ -55,7 +44,7 @@ def report(
 
     path = Path(output) if output is not None else None if as_json else Path("report.html")
     if path is not None:
-        check_destination(path, force=force)
+        check_destination(path, force=force, inputs=[model, data])
     from rnade import load
     from rnade.files import write_whole
     from rnade.report import render, study
@@ -64,9 +53,10 @@ def report(
     table = read_for(
         estimator,
         data,
-        split_names(columns),
+        options.split_names(columns),
         quiet=quiet,
         separator=separator,
+        decimal=decimal,
         header=header,
         missing=missing.value,
     )

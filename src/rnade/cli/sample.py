@@ -4,28 +4,28 @@ from typing import Annotated
 
 import typer
 
-from rnade.cli.options import Device, Force, ModelFile, TableFile
-from rnade.columns import column_names
+from rnade.cli import options
 
 
 def sample(
-    model: ModelFile,
+    model: options.ModelFile,
     n_samples: Annotated[int, typer.Option("--n-samples", "-n", help="How many rows.")] = 1,
     random_state: Annotated[
         int | None, typer.Option(help="Seed; the same seed gives the same rows.")
     ] = None,
-    output: TableFile = None,
-    device: Device = "auto",
-    force: Force = False,
+    output: options.TableFile = None,
+    device: options.Device = "auto",
+    force: options.Force = False,
 ) -> None:
-    """Draw rows from a model."""
+    """Draw new rows from a model (synthetic data)."""
     from rnade.tables import check_destination, table_format, write_table
 
     destination = "-" if output is None else output
     table_format(destination)
     if destination != "-":
-        check_destination(destination, force=force)
+        check_destination(destination, force=force, inputs=[model])
     from rnade import load
+    from rnade.columns import column_names
 
     estimator = load(model, device=device)
     rows = estimator.sample(n_samples, random_state=random_state)

@@ -2,48 +2,35 @@
 
 from typing import TYPE_CHECKING, Any
 
+from rnade.cli import options
 from rnade.cli.fit import nats, say_dropped_rows
-from rnade.cli.options import (
-    Columns,
-    Data,
-    Device,
-    Force,
-    Header,
-    Json,
-    Missing,
-    MissingCells,
-    ModelFile,
-    Quiet,
-    Separator,
-    TableFile,
-    split_names,
-)
-from rnade.cli.terminal import note, print_json
-from rnade.surprise import typical_log_conditionals
+from rnade.cli.terminal import counted, note, print_json
 
 if TYPE_CHECKING:
     from rnade.tables import Table
 
 
 def score(
-    model: ModelFile,
-    data: Data,
-    output: TableFile = None,
-    columns: Columns = None,
-    separator: Separator = None,
-    header: Header = None,
-    missing: MissingCells = Missing.error,
-    device: Device = "auto",
-    force: Force = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    model: options.ModelFile,
+    data: options.Data,
+    output: options.TableFile = None,
+    columns: options.Columns = None,
+    weight: options.Weight = None,
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    header: options.Header = None,
+    missing: options.MissingCells = options.Missing.error,
+    device: options.Device = "auto",
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Give the log density of each row of a table, its p-value and its most surprising column.
 
     log_density is in nats; p_value is the share of held-out rows at most as likely, so that small
-    values mark odd rows; surprise is the column whose value is the most unlikely compared with
+    values mark outliers; surprise is the column whose value is the most unlikely compared with
     what the model expects of this column, given the columns before it. row counts rows from 1,
-    without the header.
+    without the header. With --weight, the mean is a weighted one.
     """
     from rnade.tables import check_destination, table_format, write_table
 
@@ -51,17 +38,20 @@ def score(
     destination = output if output is not None else "-"
     table_format(destination)
     if in_file:
-        check_destination(destination, force=force)
+        check_destination(destination, force=force, inputs=[model, data])
     from rnade import load
     from rnade.evaluation import mean_score
+    from rnade.surprise import typical_log_conditionals
 
     estimator: Any = load(model, device=device)
     table = read_for(
         estimator,
         data,
-        split_names(columns),
+        options.split_names(columns),
         quiet=quiet,
+        weight=weight,
         separator=separator,
+        decimal=decimal,
         header=header,
         missing=missing.value,
     )
@@ -75,7 +65,7 @@ def score(
         "p_value": estimator.calibration_.pvalue(scores),
         "surprise": [table.names[d] for d in worst],
     }
-    mean = mean_score(scores)
+    mean = mean_score(scores, table.weights)
     # With --json alone the rows are in the JSON.
     if in_file or not as_json:
         write_table(results, destination, force=force)
@@ -93,28 +83,32 @@ def score(
 
 
 def read_for(
-    estimator: Any, data: str, columns: list[str] | None, *, quiet: bool, **options: Any
+    estimator: Any, data: str, columns: list[str] | None, *, quiet: bool, **reading: Any
 ) -> "Table":
     """Read a model's columns: by name, or by position where the model has no names."""
     from rnade.exceptions import TableError
-    from rnade.tables import read_table
+    from rnade.tables import NOT_CHOSEN, listed, read_table
 
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
         if columns is not None:
-            raise ValueError("--columns is for models fitted without column names; this one has.")
-        table = read_table(data, [str(name) for name in names], **options)
-        if table.left_out:
-            shown = ", ".join(map(repr, list(table.left_out)[:10]))
-            more = f" and {len(table.left_out) - 10} more" if len(table.left_out) > 10 else ""
-            note(f"columns not in the model are ignored: {shown}{more}", quiet=quiet)
+            raise ValueError(
+                "--columns is for models fitted without column names; this one has names."
+            )
+        table = read_table(data, [str(name) for name in names], **reading)
+        ignored = [name for name, why in table.left_out.items() if why == NOT_CHOSEN]
+        if ignored:
+            note(f"columns not in the model are ignored: {listed(ignored)}", quiet=quiet)
     else:
-        table = read_table(data, columns, **options)
+        table = read_table(data, columns, **reading)
         if len(table.names) != estimator.n_features_in_:
             raise TableError(
-                f"{table.source} has {len(table.names)} numeric columns; the model, which has no"
+                f"{table.source} has {counted(len(table.names), 'numeric column')}; the model,"
+                " which has no"
                 f" column names, expects {estimator.n_features_in_}. Choose them with --columns."
             )
+    for text in table.notes:
+        note(text, quiet=quiet)
     say_dropped_rows(table, quiet=quiet)
     return table
 

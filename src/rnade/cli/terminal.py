@@ -1,6 +1,6 @@
 """What the command line says and how it ends: results to stdout, all else to stderr.
 
-Every failure that a person can mend is one line and exit code 2. ``--debug`` before the command,
+Every failure that a person can fix is one line and exit code 2. ``--debug`` before the command,
 or RNADE_DEBUG=1 in the environment, shows the traceback instead.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 import typer
 
 EXIT_BAD_INPUT = 2
-EXIT_FAULT = 1
+EXIT_BUG = 1
 EXIT_INTERRUPTED = 130
 
-# What callers can mend. Anything else is a fault of ours.
+# What users can fix. Anything else is a bug of ours.
 _THEIRS = (ValueError, TypeError, OSError, MemoryError)
 
 
@@ -32,6 +32,15 @@ def note(text: str, *, quiet: bool) -> None:
     """Write a line that ``--quiet`` suppresses to stderr."""
     if not quiet:
         say(f"rnade: {text}")
+
+
+def counted(n: int, noun: str) -> str:
+    """Write a number of things, as one or as many.
+
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def one_line(text: object) -> str:
@@ -90,7 +99,8 @@ def run(app: Callable[..., Any], arguments: list[str]) -> int:
         # Errors of usage; typer keeps their class under a name of its own.
         usage = getattr(error, "format_message", None)
         if usage is not None:
-            say(f"rnade: error: {one_line(usage())}")
+            command = getattr(getattr(error, "ctx", None), "command_path", "rnade")
+            say(f"rnade: error: {one_line(usage())} (see {command} --help)")
             return EXIT_BAD_INPUT
         if debug:
             raise
@@ -110,5 +120,5 @@ def _report(error: Exception) -> int:
     if isinstance(error, (*_THEIRS, RnadeError)):
         say(f"rnade: error: {text}")
         return EXIT_BAD_INPUT
-    say(f"rnade: error: {type(error).__name__}: {text} (a fault of rnade; try rnade --debug ...)")
-    return EXIT_FAULT
+    say(f"rnade: error: {type(error).__name__}: {text} (a bug in rnade; try rnade --debug ...)")
+    return EXIT_BUG
