@@ -445,7 +445,7 @@ def test_search_takes_row_weights(rnade, folder):
 def test_fit_counts_one_thing_as_one(rnade, folder):
     write_table({"a": make_columns()["a"]}, "one.csv")
     assert succeeded(rnade("fit", "one.csv", *QUICK)).startswith("RNADE of 120 rows and 1 column,")
-    succeeded(rnade("fit", "data.csv", *QUICK, "--epochs", "1"))
+    succeeded(rnade("fit", "data.csv", *QUICK, "--no-ensemble", "--epochs", "1"))
     assert "training: 1 epoch, best" in succeeded(rnade("info", "data.rnade"))
 
 
@@ -820,6 +820,7 @@ def test_info(rnade):
     assert result["n_rows"] == 120
     assert result["held_out"]["n_rows"] == 12
     assert result["training"]["epochs"] == 2
+    assert result["training"]["models"] == len(load("m.rnade").members_) > 1
     assert result["training"]["best_epoch"] == load("m.rnade").best_epoch_
     assert result["settings"]["n_hidden"] == 4
     assert result["library_version"] == __version__
@@ -827,6 +828,8 @@ def test_info(rnade):
     text = succeeded(rnade("info", "m.rnade"))
     assert "RNADE, fitted to 120 rows\n" in text
     assert "columns (3): a, b, c\n" in text
+    n_models = result["training"]["models"]
+    assert f"training: average of {n_models} models, at most 2 epochs each," in text
     assert "n_hidden=4" in text
     assert f"written by rnade {__version__}, file format 1\n" in text
     bare = json.loads(succeeded(rnade("info", "bare.rnade", "--json")))

@@ -17,6 +17,8 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
     names = stored["columns"]
     held_out = mean_score(arrays["calibration.scores"], arrays["calibration.weights"])
     last = stored["history"][-1]
+    # Of an average, the history is that of one model; files of one model may say nothing of it.
+    members = stored.get("fitted", {}).get("members_") or []
     described: dict[str, Any] = {
         "model": model,
         "class": stored["class"],
@@ -25,6 +27,7 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
         "n_rows": stored["n_rows"],
         "held_out": vars(held_out),
         "training": {
+            "models": max(1, len(members)),
             "epochs": last["epoch"],
             "best_epoch": stored["best_epoch"],
             "seconds": stored["fit_seconds"],
@@ -43,10 +46,12 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
     print(f"{described['class']}, fitted to {counted(described['n_rows'], 'row')}")
     print(f"columns ({len(columns)}): {shown}")
     print(f"held-out log-likelihood: {nats(held_out)}")
-    print(
-        f"training: {counted(training['epochs'], 'epoch')}, best {training['best_epoch']},"
-        f" {training['seconds']:.1f} s, {counted(training['skipped_updates'], 'update')} skipped"
-    )
+    epochs = f"{counted(training['epochs'], 'epoch')}, best {training['best_epoch']}"
+    if len(members) > 1:
+        most = max(member["epochs"] for member in members)
+        epochs = f"average of {len(members)} models, at most {counted(most, 'epoch')} each"
+    skipped = counted(training["skipped_updates"], "update")
+    print(f"training: {epochs}, {training['seconds']:.1f} s, {skipped} skipped")
     print(f"settings: {settings}")
     print(
         f"written by rnade {described['library_version']},"
