@@ -567,7 +567,7 @@ FIT_ERRORS = {
         "--n-hidden is not an option for --model fvsbn.",
     ),
     "unknown option": (["data.csv", "--famly", "x"], "No such option: --famly"),
-    "unknown model": (["data.csv", "--model", "rnad"], "'rnad' is not one of"),
+    "unknown model": (["data.csv", "--model", "rnad"], "Did you mean 'rnade'?"),
     "no data": ([], "Missing argument 'DATA'"),
     "separator": (["data.csv", "--separator", "::"], "Expected a separator of one character"),
 }

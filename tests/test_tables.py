@@ -361,6 +361,18 @@ def test_numbers_that_read_both_ways_are_told_of(read, content, value, note):
     assert table.notes == [note]
 
 
+def test_doubt_is_raised_by_commas_far_down(read):
+    table = read("a;b\n" + "1;12\n" * 500 + "2;1,234\n")
+    assert table.values[-1, 1] == 1.234
+    assert len(table.notes) == 1
+
+
+def test_a_stray_word_does_not_move_the_decimal_point(read):
+    content = "a;b\n1.234;1.234\n2.345;six\n3.456;7.891\n"
+    assert "'six' is not a number, as most of the column is" in message(read, content)
+    assert read(content, exclude=["b"]).values[0, 0] == 1.234
+
+
 @pytest.mark.parametrize("content", ["a;b\n1;1.234\n2;5.6\n", "a,b\n1,1.234\n2,5.678\n"])
 def test_three_decimals_alone_raise_no_doubt(read, content):
     assert read(content).notes == []

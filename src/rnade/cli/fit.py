@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rnade.checks import unknown_name
 from rnade.cli import options
 from rnade.cli.settings import DEFAULTS, Setting, declared_settings
 from rnade.cli.terminal import counted, note, print_json
@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 
 # Left-out columns named one by one; of more, the number is told.
 _MOST_NOTES = 20
-
-
-class Model(StrEnum):
-    """Which estimator."""
-
-    rnade = "rnade"
-    nade = "nade"
-    fvsbn = "fvsbn"
-    fvbn = "fvbn"
-    gaussian = "gaussian"
-    mog = "mog"
-    mfa = "mfa"
 
 
 # The estimators that ``--model`` names; those of binary columns keep a column that never changes.
@@ -41,7 +29,7 @@ ESTIMATORS = {
     "mog": "MixtureOfGaussians",
     "mfa": "MixtureOfFactorAnalyzers",
 }
-_BINARY = (Model.nade, Model.fvsbn)
+_BINARY = ("nade", "fvsbn")
 SETTINGS: Mapping[str, Mapping[str, Setting]] = declared_settings(ESTIMATORS)
 
 
@@ -71,14 +59,14 @@ def fit(
         ),
     ] = None,
     model: Annotated[
-        Model,
+        str,
         typer.Option(
             metavar="CHOICE",
             help="rnade, or a baseline for real-valued columns: gaussian, mog (mixture of"
             " Gaussians), mfa (of factor analysers), fvbn (untied networks); nade and fvsbn are"
             " for binary columns.",
         ),
-    ] = Model.rnade,
+    ] = "rnade",
     ensemble: Annotated[
         bool | None,
         typer.Option(
@@ -121,7 +109,7 @@ def fit(
     path = Path(output) if output is not None else default_output(data)
     check_destination(path, force=force, inputs=[data])
     chosen = _settings(model, settings or {})
-    if model is not Model.rnade and (search or ensemble is not None):
+    if model != "rnade" and (search or ensemble is not None):
         raise ValueError(f"--search and --ensemble are options for --model rnade, not {model}.")
     table = read_table(
         data,
@@ -153,8 +141,10 @@ def fit(
     _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
 
 
-def _settings(model: Model, given: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Give the estimator's parameters, if all that was given is one of them."""
+    if model not in SETTINGS:
+        raise unknown_name(model, list(SETTINGS), "--model")
     known = SETTINGS[model]
     for name in given:
         if name not in known:
@@ -164,7 +154,7 @@ def _settings(model: Model, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make(
-    model: Model, settings: Mapping[str, Any], *, ensemble: bool | None, search: bool, quiet: bool
+    model: str, settings: Mapping[str, Any], *, ensemble: bool | None, search: bool, quiet: bool
 ) -> Any:
     import rnade
 
@@ -186,7 +176,7 @@ def _make(
     )
 
 
-def _check_binary(table: "Table", model: Model) -> None:
+def _check_binary(table: "Table", model: str) -> None:
     """Refuse values other than 0 and 1, which a threshold would turn into bits unseen."""
     from rnade.exceptions import TableError
 

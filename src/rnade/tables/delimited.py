@@ -7,7 +7,7 @@ which quote is open) is found by a second, slow look, at the price of the error'
 import csv
 import io
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -148,7 +148,7 @@ def _cells(n: int) -> str:
 def open_delimited(
     data: bytes, source: str, *, separator: str | None, header: bool | None
 ) -> DelimitedText:
-    """Find out how a CSV file is written, and split off its header line.
+    """Detect how a CSV file is written, and split off its header line.
 
     Parameters
     ----------
@@ -157,9 +157,9 @@ def open_delimited(
     source : str
         Its name, for messages.
     separator : str or None
-        None finds it out.
+        None to detect it.
     header : bool or None
-        Whether the first line names the columns; None finds it out.
+        Whether the first line names the columns; None to detect it.
     """
     data, comment = split_comments(as_utf8(data, source))
     if not data or data.isspace():
@@ -230,34 +230,23 @@ def _start(data: bytes, separator: str, *, skip_record: bool) -> tuple[int, int]
     return len("".join(before).encode()), line
 
 
-@dataclass(frozen=True)
-class TextColumn:
-    """What a closer look at a column of text found.
+def look_closer(
+    column: pa.ChunkedArray, marks: Marks, stray: Callable[[int, str], TableError]
+) -> pa.ChunkedArray | str:
+    """Look at a column that pyarrow took for text: it gives up on a whole column for one cell.
 
-    Attributes
+    Parameters
     ----------
-    numbers : pa.ChunkedArray or None
-        The column as float64, if all of its cells turned out to be numbers.
-    reason : str
-        Else why it is none, in plain words.
-    stray : int or None
-        Else the first record whose cell is no number, if at least half of the cells are numbers.
-    word : str
-        What stands in that record, or an example of what stands in the column.
-    """
+    column : text column
+    marks : Marks
+    stray : callable
+        Makes the error for a cell that is no number, though at least half of the column's filled
+        cells are; it is given the cell's record and what stands in it.
 
-    numbers: pa.ChunkedArray | None
-    reason: str = ""
-    stray: int | None = None
-    word: str = ""
-
-
-def look_closer(column: pa.ChunkedArray, marks: Marks) -> TextColumn:
-    """Look at a column that pyarrow took for text: numbers after all, a stray word, or text.
-
-    pyarrow gives up on a column for one cell, on thousands marks, and on blanks around a missing
-    value. A column is one of numbers with a stray word if at least half of its non-empty cells
-    are numbers.
+    Returns
+    -------
+    float64 column or str
+        The numbers, or in plain words why they are none.
     """
     cells = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(cells, value_set=pa.array(sorted(MISSING)))
@@ -265,15 +254,15 @@ def look_closer(column: pa.ChunkedArray, marks: Marks) -> TextColumn:
     filled = len(cells) - cells.null_count
     numbers = matches(cells, marks.pattern)
     if count(numbers) == filled:
-        return TextColumn(marks.to_numbers(cells))
+        return marks.to_numbers(cells)
     lower = pc.utf8_lower(cells)
     if count(matches(lower, "true|false")) == filled:
-        return TextColumn(pc.cast(pc.equal(lower, "true"), pa.float64()))
+        return pc.cast(pc.equal(lower, "true"), pa.float64())
     if count(matches(cells, _DATE)) == filled:
-        return TextColumn(None, "dates")
+        return "dates"
     record = pc.index(pc.fill_null(numbers, True), False).as_py()
     word = cells[record].as_py()
     # Numbers with the other decimal mark count too: better an error than columns lost.
     if 2 * count(matches(cells, ANY_NUMBER)) >= filled:
-        return TextColumn(None, "", record, word)
-    return TextColumn(None, f"text (such as {word!r})", None, word)
+        raise stray(record, word)
+    return f"text (such as {word!r})"

@@ -190,10 +190,11 @@ def _leave_out_ids(draft: _Draft, index: str | None) -> list[str]:
 
 def _are_distinct(values: Float[np.ndarray, " N"]) -> bool:
     """Tell whether a column holds whole numbers, no two the same."""
-    if len(values) < 2 or not (values == np.floor(values)).all():
-        return False
-    # Most columns of whole numbers show a value twice early on, without sorting all of them.
-    return all(len(np.unique(part)) == len(part) for part in (values[:1000], values))
+    # Most columns show a fraction or a value twice early on, without a look at all of them.
+    return len(values) > 1 and all(
+        (part == np.floor(part)).all() and len(np.unique(part)) == len(part)
+        for part in (values[:1000], values)
+    )
 
 
 def _complete_rows(

@@ -30,7 +30,8 @@ _NUMBER = {point: _number(point, _BLANKS + other) for point, other in OTHER_MARK
 ANY_NUMBER = "|".join(_NUMBER.values())
 # Without blanks, which may stand between two numbers.
 is_number = re.compile(f"{_number('.', ',')}|{_number(',', '.')}").fullmatch
-_read_both_ways = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}").fullmatch
+# With a mark that may be either.
+_BOTH_WAYS = r"[+-]?[1-9]\d{0,2}[.,]\d{3}"
 
 
 def matches(cells: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
@@ -121,9 +122,10 @@ def find_marks(
         is_one = {point: matches(cells, _NUMBER[point]) for point in ".,"}
         for point, other in OTHER_MARK.items():
             sure[point] += count(pc.and_not(is_one[point], is_one[other]))
-        unsure += [cell for cell in cells.slice(0, 200).to_pylist() if _read_both_ways(cell)]
+        commas = cells.filter(matches(cells, _BOTH_WAYS.replace("[.,]", ",")))
+        unsure += commas.slice(0, 1).to_pylist()
     marked = [cell for cell in first_numbers if "." in cell]
-    if not all(map(_read_both_ways, marked)):
+    if not all(re.fullmatch(_BOTH_WAYS, cell) for cell in marked):
         sure["."] += 1
     if separator == ",":
         return Marks(".", thousands=sure["."] + len(marked) > 0)

@@ -131,18 +131,16 @@ def _read_bytes(source: str | Path) -> tuple[bytes, str]:
 def _delimited_columns(text: DelimitedText, wanted: Sequence[str], decimal: str | None) -> Columns:
     table, marks = text.read(wanted, decimal)
 
-    def numeric(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | str:
+    def numeric(name: str) -> pa.ChunkedArray | str:
+        column = table[name]
         if not pa.types.is_string(column.type):
             return _why_not_numeric(column.type) or column
-        closer = look_closer(column, marks)
-        if closer.stray is not None:
-            raise _stray_word(text, name, closer.stray, closer.word, marks)
-        return closer.reason if closer.numbers is None else closer.numbers
+        return look_closer(column, marks, lambda at, word: _stray(text, name, at, word, marks))
 
     return Columns(
         source=text.source,
         names=text.names,
-        cells={name: numeric(name, table[name]) for name in wanted},
+        cells={name: numeric(name) for name in wanted},
         has_header=text.has_header,
         place=lambda record: f"line {text.line(record)}",
         index=text.index,
@@ -150,15 +148,12 @@ def _delimited_columns(text: DelimitedText, wanted: Sequence[str], decimal: str 
     )
 
 
-def _stray_word(
-    text: DelimitedText, name: str, record: int, word: str, marks: Marks
-) -> TableError:
+def _stray(text: DelimitedText, name: str, record: int, word: str, marks: Marks) -> TableError:
+    advice = marks.why_not(word)
     if record == 0 and not text.has_header:
         advice = "; if this line names the columns, pass --header"
-    else:
-        advice = marks.why_not(word) or (
-            ", as most of the column is; fix the cell or leave the column out"
-        )
+    elif not advice:
+        advice = ", as most of the column is; fix the cell or leave the column out"
     return TableError(
         f"{text.source}: line {text.line(record)}, column {name!r}: {word!r} is not a number"
         f"{advice}."
