@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pages import put
-from rnade.families.base import Array
 from rnade.reproduce import get_experiment
 from rnade.reproduce.ensembles import CANDIDATES, WITH_KERNELS
 from rnade.reproduce.experiment import Choice
@@ -26,6 +25,7 @@ from rnade.reproduce.table1_variants import ROW_RULES, RULES, VARIANTS, by_rule
 from rnade.reproduce.targets import targets
 from rnade.reproduce.uci_columns import COLUMNS
 from rnade.reproduce.uci_table import SET_LABELS, scores_by_model
+from rnade.typing import Array
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "table1.md"

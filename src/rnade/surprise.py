@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from rnade.columns import as_fitted
 
 if TYPE_CHECKING:
-    from rnade.families.base import Array
+    from rnade.typing import Array
 
 # Rows drawn from the model to see what is typical of each column: the mean of a log conditional
 # varies by about 1 nat from row to row, so this many place it within about 0.02 nats.

@@ -12,7 +12,8 @@ import numpy as np
 from scipy.special import expit
 
 from rnade.backends.parameters import Activation
-from rnade.families.base import AbstractFamily, Array
+from rnade.families.base import AbstractFamily
+from rnade.typing import Array
 
 
 class ReferenceParameters(NamedTuple):

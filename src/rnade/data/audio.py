@@ -5,7 +5,7 @@ from io import BytesIO
 import numpy as np
 
 from rnade.exceptions import DataError
-from rnade.families.base import Array
+from rnade.typing import Array
 
 # Samples are given in the units of 16-bit files.
 FULL_SCALE = 32768.0

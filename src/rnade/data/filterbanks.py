@@ -8,7 +8,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy import fft
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from rnade.checks import unknown_name
 from rnade.data.splits import Fold, Rows, folds_from_blocks, make_folds
 from rnade.data.store import DataStore
-from rnade.families.base import Array
+from rnade.typing import Array
 
 # A column with fewer distinct values counts as discrete; 27 to 46 choose the same columns.
 MIN_DISTINCT = 40

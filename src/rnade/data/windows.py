@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from rnade.data.filterbanks import FilterBanks
 from rnade.data.speech import Frames, SpeechSplit, read_frames
-from rnade.families.base import Array
+from rnade.typing import Array
 
 N_FRAMES = 11
 

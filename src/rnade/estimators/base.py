@@ -14,7 +14,6 @@ from rnade.columns import Resolution
 from rnade.estimators.density import AbstractDensityEstimator, Rows
 from rnade.estimators.parameters import TrainingParameters, estimator
 from rnade.exceptions import TrainingWarning, warn_caller
-from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive, AbstractDensity, EnsembleModule
 from rnade.progress import bank_bar
 from rnade.training import (
@@ -27,6 +26,7 @@ from rnade.training import (
     diverged_error,
     make_recipe,
 )
+from rnade.typing import Array
 
 # Parts of the training rows, each of which stops the training of some models of an average.
 N_FOLDS = 8

@@ -9,9 +9,9 @@ from rnade.checks import number_between
 from rnade.columns import Standardiser
 from rnade.estimators.base import AbstractAutoregressiveEstimator
 from rnade.estimators.parameters import estimator
-from rnade.families.base import Array
 from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule
 from rnade.training import Recipe
+from rnade.typing import Array
 
 
 class AbstractBinaryEstimator(AbstractAutoregressiveEstimator):

@@ -20,9 +20,9 @@ from rnade.estimators.scoring import for_scoring
 from rnade.estimators.settings import make_rng, named_dtype, resolve_device
 from rnade.evaluation import Calibration
 from rnade.exceptions import TrainingDivergedError, TrainingWarning, warn_caller
-from rnade.families.base import Array
 from rnade.nn import AbstractDensity
 from rnade.training import Outcome
+from rnade.typing import Array
 
 _SECOND_FAILED = "Training again on all rows failed, so the first model was kept."
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from rnade.estimators.density import AbstractDensityEstimator, Rows
 from rnade.estimators.inputs import check_not_constant, column_labels, some
 from rnade.estimators.parameters import estimator
 from rnade.exceptions import SingularDataError
-from rnade.families.base import Array
 from rnade.nn import GaussianModule
 from rnade.training import Outcome
 from rnade.training.em_steps import not_below_floor
+from rnade.typing import Array
 
 
 @estimator

@@ -13,12 +13,12 @@ from rnade.checks import positive_int, unknown_name
 from rnade.estimators.density import AbstractDensityEstimator, Rows
 from rnade.estimators.parameters import MixtureParameters
 from rnade.estimators.settings import scale_floors
-from rnade.families.base import Array
 from rnade.nn import AbstractGaussianMixture
 from rnade.progress import training_bar
 from rnade.training import EMSettings, Outcome, fit_mixture
 from rnade.training.em import n_products
 from rnade.training.starts import STARTS, starting_components
+from rnade.typing import Array
 
 # The paper's ranges: even numbers of components up to this, even numbers of factors up to D.
 MOST_COMPONENTS = 50

@@ -10,9 +10,9 @@ from rnade.estimators.base import N_FOLDS, AbstractAutoregressiveEstimator, Plan
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
 from rnade.families import make_family
-from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.training import Recipe
+from rnade.typing import Array
 
 # What ensemble="auto" trains: the settings and the number of orders that did best over the paper's
 # five UCI tables (docs/decisions/0006-default-search.md), with fewer orders for larger tables, so

@@ -22,9 +22,9 @@ from rnade.estimators.parameters import estimator
 from rnade.estimators.rnade import RNADE
 from rnade.estimators.settings import make_rng, named_dtype, resolve_device
 from rnade.exceptions import TrainingWarning, warn_caller
-from rnade.families.base import Array
 from rnade.progress import leaders
 from rnade.training import Bank, Member, Trained
+from rnade.typing import Array
 
 # What is searched where nothing is said.
 DEFAULT_GRID: dict[str, list[Any]] = {

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 from rnade.checks import number_between, unknown_name
 from rnade.columns import Resolution, Standardiser
-from rnade.families.base import Array
+from rnade.typing import Array
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 

@@ -3,12 +3,10 @@
 import abc
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 from jaxtyping import Float, Shaped
-from numpy.typing import NDArray
 from torch import Generator, Tensor, device
 
-Array = NDArray[np.float64]
+from rnade.typing import Array
 
 
 class Epilogue(NamedTuple):

@@ -6,7 +6,8 @@ from jaxtyping import Float, Shaped
 from scipy.special import expit
 from torch import Generator, Tensor
 
-from rnade.families.base import AbstractFamily, Array, Epilogue
+from rnade.families.base import AbstractFamily, Epilogue
+from rnade.typing import Array
 
 
 class Bernoulli(AbstractFamily):

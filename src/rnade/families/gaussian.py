@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from rnade.families.base import Array
 from rnade.families.mixture import AbstractMixture
+from rnade.typing import Array
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rnade.families.base import Array
 from rnade.families.mixture import AbstractMixture
+from rnade.typing import Array
 
 LOG_2 = math.log(2)
 

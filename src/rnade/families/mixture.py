@@ -11,7 +11,8 @@ from scipy.special import log_softmax, logsumexp
 from torch import Generator, Tensor
 
 from rnade.checks import positive_int
-from rnade.families.base import AbstractFamily, Array, Epilogue
+from rnade.families.base import AbstractFamily, Epilogue
+from rnade.typing import Array
 
 # Numerical guards. Without them a run-away network output (z_sigma = 100, or a mean 1e25 away)
 # makes exp or u * u overflow in float32, and the gradient becomes NaN. No density that anyone

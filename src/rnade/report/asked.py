@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from rnade.columns import Resolution, as_fitted, as_values, column_names
-from rnade.families.base import Array
 from rnade.report.fitted import is_binary
 from rnade.report.references import IndependentBits, IndependentMixtures, gaussian_log_density
 from rnade.report.rows import Rows
+from rnade.typing import Array
 
 # Fewer rows than this to fit a reference to, and there is none.
 _LEAST_REFERENCE_ROWS = 10

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 N_BINS = 20
 # The share of right models whose whole histogram stays inside the band.

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from rnade.columns import Resolution
-from rnade.families.base import Array
 from rnade.report.dependence import Gain
 from rnade.report.fitted import Fitted, ScoreLine
 from rnade.report.rows import Rows
 from rnade.report.words import listed, number, percent, plural, quoted
+from rnade.typing import Array
 
 # A value that more than this share of a column's rows have is a spike in it.
 SPIKE_SHARE = 0.05

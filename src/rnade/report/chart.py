@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rnade.families.base import Array
 from rnade.report.words import number
+from rnade.typing import Array
 
 SIDE = 1000
 

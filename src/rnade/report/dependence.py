@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 
 @dataclass(frozen=True)

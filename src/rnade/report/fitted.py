@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rnade.evaluation import MeanScore, mean_score
-from rnade.families.base import Array
+from rnade.typing import Array
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from rnade.columns import as_fitted
 from rnade.evaluation import Calibration
-from rnade.families.base import Array
 from rnade.report.rows import Rows
 from rnade.surprise import typical_log_conditionals
+from rnade.typing import Array
 
 LEVELS = (0.05, 0.01, 0.001)
 # What the model expects of a cell is told as the interval that it gives this probability.

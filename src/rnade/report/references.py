@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import logsumexp, softmax
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 _LOG_2PI = float(np.log(2 * np.pi))
 # Added to the variances of standardised columns: columns that repeat each other then do no harm.

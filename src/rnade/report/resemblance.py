@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ks_2samp, rankdata
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 _BINS = 30
 # Bins of each column's ranks when the dependence of all pairs is measured.

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 Index = NDArray[np.int64]
 Role = Literal["fitted", "other", "unknown"]

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from rnade._version import __version__
 from rnade.columns import as_fitted
-from rnade.families.base import Array
 from rnade.report import sentences
 from rnade.report.asked import Asked
 from rnade.report.calibration import ColumnCalibration, calibrate
@@ -24,6 +23,7 @@ from rnade.report.resemblance import (
     pairs,
     rank_correlation,
 )
+from rnade.typing import Array
 
 # Rows drawn from the model; as many real ones at most enter correlations. A correlation is then
 # known within 0.01.

@@ -16,7 +16,6 @@ from torch import Generator
 
 from rnade.columns import Resolution
 from rnade.families import make_family
-from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.reproduce import kernels
 from rnade.reproduce.paper_protocol import scores_of, train
@@ -25,6 +24,7 @@ from rnade.reproduce.stacking import PRIOR_ROWS, stacked, stacking_weights
 from rnade.reproduce.statistics import log_mean_density
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import MODERN, Member, RowSet, Trained
+from rnade.typing import Array
 
 # Parts of the training rows: of each setting, a model for each part is stopped early by it.
 N_PARTS = 8

@@ -17,7 +17,6 @@ import torch
 
 from rnade.data.filterbanks import FilterBanks
 from rnade.data.windows import N_FRAMES
-from rnade.families.base import Array
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import ResultTable
 from rnade.reproduce.pictures import as_files, new_figure
@@ -28,6 +27,7 @@ from rnade.reproduce.speech_models import SpeechDensity, fit
 from rnade.reproduce.speech_rows import ROWS, SHOWN, quick
 from rnade.reproduce.table3 import EXPERIMENT as TABLE_3
 from rnade.reproduce.table3 import fold_of, models_of
+from rnade.typing import Array
 
 N_WINDOWS = 15
 SEED = 0

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rnade.families.base import Array
 from rnade.reproduce.peers import KERNELS
+from rnade.typing import Array
 
 # The bandwidths and kernels among which scikit-learn's row chooses: no more freedom than that.
 SETTINGS = [(str(s["kernel"]), float(s["bandwidth"])) for s in KERNELS]

@@ -10,13 +10,13 @@ import torch
 from torch import Generator, Tensor
 
 from rnade.families import GaussianMixture
-from rnade.families.base import Array
 from rnade.nn import RNADEModule
 from rnade.nn.bank import AbstractTrainable
 from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.reproduce.variant_families import any_family
 from rnade.training import PAPER, PAPER_GRID, Member, Recipe, RowSet, Trained
+from rnade.typing import Array
 
 # The paper's grid, section 4.1: 96 settings.
 N_HIDDEN = 50

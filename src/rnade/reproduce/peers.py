@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from rnade.families.base import Array
 from rnade.reproduce.uci_folds import Fitted, FoldRows
+from rnade.typing import Array
 
 Settings = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 RED, BLUE, GREEN, ORANGE, GREY = "#b3261e", "#33658f", "#3a8f4d", "#c9641c", "#8a919b"
 # Mixtures of Gaussians dashed red, of Laplaces solid blue, the data green: as in the paper.

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 
 def has_twin(rows: Array, others: Array) -> NDArray[np.bool_]:

@@ -10,7 +10,6 @@ import torch
 from torch import Generator, Tensor
 
 from rnade.families import make_family
-from rnade.families.base import Array
 from rnade.nn import AbstractDensity, MixtureOfGaussiansModule, RNADEModule
 from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.residuals import Residuals
@@ -18,6 +17,7 @@ from rnade.reproduce.speech_data import FoldWindows
 from rnade.reproduce.statistics import log_mean_density
 from rnade.training import EMSettings, Member, Recipe, RowSet, Trained, fit_mixture
 from rnade.training.starts import starting_components
+from rnade.typing import Array
 
 Settings = dict[str, Any]
 # Rows that are scored at a time.

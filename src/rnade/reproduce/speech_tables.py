@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from rnade.evaluation import mean_score, standard_error_by_group
-from rnade.families.base import Array
 from rnade.reproduce.layout import Cell, ResultTable
 from rnade.reproduce.runner import Record
 from rnade.reproduce.speech_rows import ROWS
 from rnade.reproduce.statistics import best_group
 from rnade.reproduce.targets import targets
 from rnade.training import Recipe
+from rnade.typing import Array
 
 TITLES = {
     "sample": "a sample of TIMIT, 16 speakers",

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from rnade.families.base import Array
+from rnade.typing import Array
 
 # Rows' worth of weight that all densities share evenly: none is ever left out altogether, since a
 # row to come may be one that only it gives a usual density.

@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from rnade.evaluation import MeanScore, mean_score
-from rnade.families.base import Array
+from rnade.typing import Array
 
 SIGNIFICANCE = 0.05
 

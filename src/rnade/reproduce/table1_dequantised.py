@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rnade.data import DataStore, UciSet, load_uci
-from rnade.families.base import Array
 from rnade.reproduce.ensembles import WITH_KERNELS
 from rnade.reproduce.uci_table import AbstractUciTable
+from rnade.typing import Array
 
 NOISE_SEED = 0
 # Share of a column's values that must be multiples of its step; wine's alcohol has a few thirds.

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from rnade.data import UCI_SETS, load_uci
-from rnade.families.base import Array
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
 from rnade.reproduce.paper_protocol import (
@@ -32,6 +31,7 @@ from rnade.reproduce.statistics import log_mean_density, over_folds
 from rnade.reproduce.targets import targets
 from rnade.reproduce.uci_folds import FoldRows
 from rnade.reproduce.uci_table import FOLD_SEED, SET_LABELS, row_facts
+from rnade.typing import Array
 
 # A third of the paper's grid: every number of components, and rates and decays apart.
 PART = tuple(itertools.product((2, 5, 10, 20), (0.1, 0.025), (2.0, 1.0, 0.1, 0.0)))

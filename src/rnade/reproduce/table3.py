@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from rnade.evaluation import mean_score, standard_error_by_group
-from rnade.families.base import Array
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import ResultTable
 from rnade.reproduce.runner import Job, Record
@@ -28,6 +27,7 @@ from rnade.reproduce.speech_files import keep
 from rnade.reproduce.speech_models import SpeechDensity, fit
 from rnade.reproduce.speech_rows import ROWS, quick
 from rnade.reproduce.speech_tables import lay_out
+from rnade.typing import Array
 
 # Windows of each part in a quick look: more than there are dimensions.
 QUICK_WINDOWS = 600

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from rnade.data import Fold, UciSet
-from rnade.families.base import Array
+from rnade.typing import Array
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ import torch
 from torch import Generator
 
 from rnade.families import GaussianMixture
-from rnade.families.base import Array
 from rnade.nn import FVBNModule
 from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.paper_protocol import GRID, N_HIDDEN, finished, retrained_epochs
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import PAPER, PAPER_GRID, Member, RowSet, Trained
+from rnade.typing import Array
 
 SETTINGS: dict[str, Any] = {
     "grid": PAPER_GRID,

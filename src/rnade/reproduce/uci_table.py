@@ -11,13 +11,13 @@ import numpy as np
 
 from rnade.data import UCI_SETS, DataStore, UciSet
 from rnade.evaluation import mean_score
-from rnade.families.base import Array
 from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
 from rnade.reproduce.layout import Cell, ResultTable
 from rnade.reproduce.runner import Job, Record
 from rnade.reproduce.statistics import best_group, over_folds
 from rnade.reproduce.uci_columns import COLUMNS
 from rnade.reproduce.uci_folds import FoldRows
+from rnade.typing import Array
 
 # What the quick version runs, unless told otherwise.
 QUICK_SETS = ("red-wine", "ionosphere", "boston")

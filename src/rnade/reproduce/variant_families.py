@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from rnade.families import AbstractFamily, GaussianMixture, LaplaceMixture, make_family
-from rnade.families.base import Array, Epilogue
+from rnade.families.base import Epilogue
 from rnade.families.mixture import AbstractMixture, MixtureParameters
+from rnade.typing import Array
 
 SLOPE = 10.0
 

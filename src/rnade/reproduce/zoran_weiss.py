@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from rnade.exceptions import DataError
-from rnade.families.base import Array
 from rnade.nn import MixtureOfGaussiansModule
+from rnade.typing import Array
 
 
 def read_mixture(path: Path) -> tuple[MixtureOfGaussiansModule, dict[str, Any]]:
