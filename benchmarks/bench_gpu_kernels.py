@@ -27,8 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from benchmarks.measure import Timing, copy_rate, product
 from benchmarks.providers import Shape, make_parameters
 from benchmarks.record import RESULTS, Row, line, store, timed_row
-from rnade.backends import _gpu_tiling as tiling
-from rnade.backends import gpu, gpu_update, vectorised
+from rnade.backends import gpu_update, vectorised
+from rnade.backends.gpu import api as gpu
+from rnade.backends.gpu import tiling
 from rnade.backends.parameters import Parameters
 from rnade.families import make_family
 from rnade.records import run_facts

@@ -11,10 +11,11 @@ import numpy as np
 from torch import Tensor
 
 from benchmarks.providers import Provider, Shape
-from rnade.backends import _cpu_launch, _cpu_products, _cpu_threads
-from rnade.backends._cpu_calls import call, gemm
-from rnade.backends._cpu_lanes import LANES
-from rnade.backends._cpu_products import multiply
+from rnade.backends.cpu import launch, products
+from rnade.backends.cpu import threads as workers
+from rnade.backends.cpu.calls import call, gemm
+from rnade.backends.cpu.lanes import LANES
+from rnade.backends.cpu.products import multiply
 from rnade.backends.threads import kernel_threads
 
 
@@ -27,11 +28,11 @@ def products_alone(shape: Shape) -> Provider:
     padded = np.pad(V, ((0, 0), (0, 0), (0, wide - P)))
     dV, turned = np.zeros_like(V), np.zeros((D, P, H), np.float32)
     functions = (
-        _cpu_threads.gemm_address(V.dtype),
-        _cpu_products.narrow_address(V.dtype) if P >= _cpu_products.FEWEST_OUTPUTS else 0,
-        _cpu_products.turn_address(V.dtype),
+        workers.gemm_address(V.dtype),
+        products.narrow_address(V.dtype) if P >= products.FEWEST_OUTPUTS else 0,
+        products.turn_address(V.dtype),
     )
-    most = min(max(_cpu_launch.BLOCK_ELEMENTS // H // 16 * 16, 16), _cpu_launch.MOST_BLOCK_ROWS)
+    most = min(max(launch.BLOCK_ELEMENTS // H // 16 * 16, 16), launch.MOST_BLOCK_ROWS)
 
     def matrices(rows: int) -> list[Any]:
         """Arrays h, z, dh and V_d transposed of a thread."""
@@ -43,7 +44,7 @@ def products_alone(shape: Shape) -> Provider:
 
     def density(x: Tensor) -> None:
         n = len(x) // threads
-        _cpu_threads.run(
+        workers.run(
             [lambda a=a: _one(functions, padded, *a[:2], n, most) for a in own],  # type: ignore[misc]
             threads,
         )
@@ -52,12 +53,12 @@ def products_alone(shape: Shape) -> Provider:
         B = len(x)
         cuts = [i * D // threads for i in range(threads + 1)]
 
-        def task(i: int) -> _cpu_threads.Task:
+        def task(i: int) -> workers.Task:
             out = turned if B >= 2 * most and functions[1] == 0 else dV
             block = min(most, B)
             return lambda: _three(functions, V, out, *own[i], cuts[i], cuts[i + 1], B, block)
 
-        _cpu_threads.run([task(i) for i in range(threads)], threads)
+        workers.run([task(i) for i in range(threads)], threads)
 
     return Provider(density, step)
 

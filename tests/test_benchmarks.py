@@ -20,7 +20,8 @@ from benchmarks import common_values, measure, products, record, table1_page, ta
 from benchmarks.measure import Timing  # noqa: E402
 from benchmarks.providers import Shape  # noqa: E402
 
-from rnade.backends import _cpu_products, _cpu_threads  # noqa: E402
+from rnade.backends.cpu import products as kernels  # noqa: E402
+from rnade.backends.cpu import threads as workers  # noqa: E402
 from rnade.reproduce.ensembles import CANDIDATES, WITH_KERNELS  # noqa: E402
 from rnade.reproduce.uci_folds import FoldRows  # noqa: E402
 
@@ -103,9 +104,9 @@ def test_products_alone_do_the_operations_of_a_step_and_no_others(rows, way, mon
         done.append(2 * m * n * k)
 
     of_gemm, of_narrow = (ctypes.cast(f, ctypes.c_void_p).value for f in (gemm, narrow))
-    monkeypatch.setattr(_cpu_threads, "gemm_address", lambda kind: of_gemm)
+    monkeypatch.setattr(workers, "gemm_address", lambda kind: of_gemm)
     address = of_narrow if way == "narrow" else 0
-    monkeypatch.setattr(_cpu_products, "narrow_address", lambda kind: address)
+    monkeypatch.setattr(kernels, "narrow_address", lambda kind: address)
     monkeypatch.setattr(products, "kernel_threads", lambda: 1)
     shape = Shape(5, 512, 7)
     alone = products.products_alone(shape)

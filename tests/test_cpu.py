@@ -16,19 +16,10 @@ import scipy.stats
 import threadpoolctl
 import torch
 
-from rnade.backends import (
-    _cpu_calls,
-    _cpu_gradient,
-    _cpu_kernels,
-    _cpu_lanes,
-    _cpu_launch,
-    _cpu_memory,
-    _cpu_products,
-    _cpu_threads,
-    cpu,
-    reference,
-    vectorised,
-)
+from rnade.backends import reference, vectorised
+from rnade.backends.cpu import api as cpu
+from rnade.backends.cpu import calls, density, gradient, lanes, launch, memory, products
+from rnade.backends.cpu import threads as workers
 from rnade.backends.parameters import Parameters
 from rnade.families import make_family
 
@@ -56,7 +47,7 @@ def threads(request, monkeypatch):
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     if request.param > 1:
-        monkeypatch.setattr(_cpu_launch, "SMALL", 0)
+        monkeypatch.setattr(launch, "SMALL", 0)
     yield request.param
     torch.set_num_threads(before)
 
@@ -507,7 +498,7 @@ def test_joblib_workers():
 
 
 def _worker():
-    _cpu_launch.SMALL = 0
+    launch.SMALL = 0
     torch.set_num_threads(2)
     return step()
 
@@ -544,7 +535,7 @@ def test_a_fork_with_live_threads():
 
 
 def _child(queue):
-    inherited = _cpu_threads._pool.threads
+    inherited = workers._pool.threads
     torch.set_num_threads(2)
     queue.put((inherited, float(sum(g.sum() for g in step()))))
 
@@ -565,29 +556,29 @@ def test_blas_threads_are_given_back():
 @pytest.fixture
 def scipy_blas(monkeypatch):
     """As on a machine whose torch has no MKL."""
-    _cpu_threads.gemm_address.cache_clear()
-    monkeypatch.setattr(_cpu_threads, "_mkl", lambda: None)
+    workers.gemm_address.cache_clear()
+    monkeypatch.setattr(workers, "_mkl", lambda: None)
     yield
-    _cpu_threads.gemm_address.cache_clear()
+    workers.gemm_address.cache_clear()
 
 
 @threaded
 def test_without_mkl_scipy_blas_is_held_and_given_back(scipy_blas, monkeypatch):
-    assert "SciPy" in _cpu_threads.blas_name()
+    assert "SciPy" in workers.blas_name()
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = blas_threads()
         inside = []
-        run = _cpu_gradient.gradient
+        run = gradient.gradient
 
         def spy(*arguments):
             inside.extend(n for path, n in blas_threads() if "openblas" in path)
             return run(*arguments)
 
-        monkeypatch.setattr(_cpu_gradient, "gradient", spy)
+        monkeypatch.setattr(gradient, "gradient", spy)
         result = step()
         assert set(inside) == {1}
         assert blas_threads() == before
-    _cpu_threads.gemm_address.cache_clear()
+    workers.gemm_address.cache_clear()
     monkeypatch.undo()
     for g, e in zip(result, step(), strict=True):
         np.testing.assert_allclose(g, e, rtol=1e-10, atol=1e-10)
@@ -601,7 +592,7 @@ def test_an_error_in_a_task_is_raised_and_blas_given_back():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        _cpu_threads.run([fail] * 5, 3)
+        workers.run([fail] * 5, 3)
     assert blas_threads() == before
 
 
@@ -621,16 +612,16 @@ def test_an_interruption_waits_for_threads_that_have_begun():
     main = threading.main_thread().ident
     threading.Timer(0.2, signal.pthread_kill, [main, signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
-        _cpu_threads.run([task] * 2, 2)
+        workers.run([task] * 2, 2)
     assert ended
 
 
 @threaded
 def test_a_caller_does_not_wait_for_a_busy_thread(monkeypatch):
-    monkeypatch.setattr(_cpu_threads, "_pool", _cpu_threads._Pool())
+    monkeypatch.setattr(workers, "_pool", workers._Pool())
     free, done = threading.Event(), []
-    _cpu_threads._pool.submit(free.wait, os.cpu_count())
-    _cpu_threads.run([lambda: done.append(True)] * 3, 3)
+    workers._pool.submit(free.wait, os.cpu_count())
+    workers.run([lambda: done.append(True)] * 3, 3)
     assert len(done) == 3
     free.set()
 
@@ -638,7 +629,7 @@ def test_a_caller_does_not_wait_for_a_busy_thread(monkeypatch):
 @threaded
 def test_callers_at_the_same_time_have_threads_each(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
-    pool, free = _cpu_threads._Pool(), threading.Event()
+    pool, free = workers._Pool(), threading.Event()
     for n_threads in (2, 4, 5):
         pool.submit(free.wait, 2)
         assert pool.threads == n_threads
@@ -647,7 +638,7 @@ def test_callers_at_the_same_time_have_threads_each(monkeypatch):
 
 @pytest.mark.parametrize("size", [size for size in SIZES if 3 * size[-1] > 16], ids=str)
 def test_blas_multiplies_where_vectors_are_short(size, monkeypatch):
-    monkeypatch.setattr(_cpu_products, "FEWEST_OUTPUTS", 10**6)
+    monkeypatch.setattr(products, "FEWEST_OUTPUTS", 10**6)
     test_value_and_gradients_follow_the_reference("gaussian", "relu", size)
     test_kernels_stay_within_their_room(size, monkeypatch)
 
@@ -661,7 +652,7 @@ def test_kernels_stay_within_their_room(size, monkeypatch):
         given.append(room[n:])
         return room[:n]
 
-    monkeypatch.setattr(_cpu_memory, "workspace", guarded)
+    monkeypatch.setattr(memory, "workspace", guarded)
     for name, activation in [("gaussian", "relu"), ("bernoulli", "sigmoid")]:
         family = make_family(name, size[-1])
         x, parameters, _ = problem(family, size)
@@ -674,9 +665,9 @@ def test_kernels_stay_within_their_room(size, monkeypatch):
 @threaded
 def test_new_sizes_compile_nothing():
     def signatures():
-        kernels = (_cpu_kernels.density, _cpu_kernels.sample, _cpu_gradient.gradient)
-        found = [tuple(kernel.signatures) for kernel in (*kernels, _cpu_gradient.join)]
-        return found, len(_cpu_calls._functions)
+        kernels = (density.density, density.sample, gradient.gradient)
+        found = [tuple(kernel.signatures) for kernel in (*kernels, gradient.join)]
+        return found, len(calls._functions)
 
     def use(size, **settings):
         family = make_family("gaussian", size[-1])
@@ -697,22 +688,22 @@ def test_new_sizes_compile_nothing():
 def test_kernels_work_where_nothing_can_be_cached():
     scope = {}
     exec("def double(x):\n    return 2 * x", scope)  # numba finds no file to cache it for
-    assert _cpu_calls.compiled(scope["double"])(3) == 6
+    assert calls.compiled(scope["double"])(3) == 6
 
 
 def _exponentials(x, y, n):
-    for i in range(0, n, _cpu_lanes.LANES):
-        _cpu_lanes.store(y, i, _cpu_lanes.exp(_cpu_lanes.load(x, i)))
+    for i in range(0, n, lanes.LANES):
+        lanes.store(y, i, lanes.exp(lanes.load(x, i)))
 
 
 def _logarithms(x, y, n):
-    for i in range(0, n, _cpu_lanes.LANES):
-        _cpu_lanes.store(y, i, _cpu_lanes.log(_cpu_lanes.load(x, i)))
+    for i in range(0, n, lanes.LANES):
+        lanes.store(y, i, lanes.log(lanes.load(x, i)))
 
 
 @functools.cache
 def lanes_function(function, dtype):
-    address = _cpu_calls.address_of(function, "ppi", np.dtype(dtype))
+    address = calls.address_of(function, "ppi", np.dtype(dtype))
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(address)
 
     def compute(x):
@@ -749,28 +740,28 @@ LARGE = (1, 64, 32, 32)  # numbers enough to be worth keeping
 
 
 def test_memory_is_given_out_again_once_nobody_holds_it():
-    assert torch.Size(LARGE).numel() >= _cpu_memory.WORTH_KEEPING
-    first = _cpu_memory.room(LARGE, torch.float32)
+    assert torch.Size(LARGE).numel() >= memory.WORTH_KEEPING
+    first = memory.room(LARGE, torch.float32)
     place, view = first.data_ptr(), first[0, 3:]
     del first
-    other = _cpu_memory.room(LARGE, torch.float32)
+    other = memory.room(LARGE, torch.float32)
     assert other.data_ptr() != place  # a view still holds it
     del view
-    assert _cpu_memory.room(LARGE, torch.float32).data_ptr() == place
+    assert memory.room(LARGE, torch.float32).data_ptr() == place
 
 
 def test_memory_of_another_size_or_precision_is_not_mistaken():
-    _cpu_memory.room(LARGE, torch.float32)  # and back at once
+    memory.room(LARGE, torch.float32)  # and back at once
     for shape, dtype in [((2, *LARGE[1:]), torch.float32), (LARGE, torch.float64)]:
-        room = _cpu_memory.room(shape, dtype)
+        room = memory.room(shape, dtype)
         assert room.shape == shape
         assert room.dtype == dtype
 
 
 def test_memory_that_lies_ready_is_bounded():
-    for n in range(3 * _cpu_memory.MOST_KEPT):
-        _cpu_memory.room((_cpu_memory.WORTH_KEEPING + n,), torch.float32)
-    assert len(_cpu_memory._ready) <= _cpu_memory.MOST_KEPT + 1
+    for n in range(3 * memory.MOST_KEPT):
+        memory.room((memory.WORTH_KEEPING + n,), torch.float32)
+    assert len(memory._ready) <= memory.MOST_KEPT + 1
 
 
 def test_gradients_that_are_held_do_not_change_with_the_next_step():
@@ -778,7 +769,7 @@ def test_gradients_that_are_held_do_not_change_with_the_next_step():
     x, parameters, _ = problem(family, size)
     leaves = [t.detach().requires_grad_() for t in parameters[:5]]
     given = Parameters(*leaves, parameters.log_floor)
-    assert leaves[3].numel() >= _cpu_memory.WORTH_KEEPING
+    assert leaves[3].numel() >= memory.WORTH_KEEPING
 
     def step(weight):
         weights = torch.full(x.shape[:2], weight, dtype=x.dtype)
@@ -797,7 +788,7 @@ def test_gradients_that_are_held_do_not_change_with_the_next_step():
 def test_threads_never_share_memory_that_they_hold():
     def work(number):
         for _ in range(50):
-            room = _cpu_memory.room(LARGE, torch.float32).fill_(number)
+            room = memory.room(LARGE, torch.float32).fill_(number)
             if not bool((room == number).all()):
                 return False
         return True

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from numba.core import config
 
-from rnade.backends import _cpu_products, _cpu_threads
-from rnade.backends._cpu_products import multiply
+from rnade.backends.cpu import products
+from rnade.backends.cpu import threads as workers
+from rnade.backends.cpu.products import multiply
 
 # m, n, k: all ones; a tile and one less or more of each; several tiles, panels and depths; primes.
 SIZES = [
@@ -23,7 +24,7 @@ DTYPES = [np.float32, np.float64]
 BEYOND = 12345.0
 
 wide_vectors = pytest.mark.skipif(
-    not _cpu_products.narrow_address(np.dtype(np.float32)),
+    not products.narrow_address(np.dtype(np.float32)),
     reason="needs vectors of 64 bytes (AVX-512)",
 )
 ways = pytest.mark.parametrize("way", ["blas", pytest.param("narrow", marks=wide_vectors)])
@@ -54,9 +55,9 @@ def test_products_follow_numpy(size, dtype, turned, keep, way):
         A[:, :k] = a
     B[:, :n], C[:, :n] = random.normal(size=(k, n)), random.normal(size=(m, n))
     expected = a.astype(float) @ B[:, :n].astype(float) + keep * C[:, :n].astype(float)
-    narrow = _cpu_products.narrow_address(kind) if way == "narrow" else 0
+    narrow = products.narrow_address(kind) if way == "narrow" else 0
     strides = (1, m + 2, n + 3, n + 5) if turned else (k + 2, 1, n + 3, n + 5)
-    run((_cpu_threads.gemm_address(kind), narrow), A, B, C, strides, size, dtype(keep))
+    run((workers.gemm_address(kind), narrow), A, B, C, strides, size, dtype(keep))
     scale = np.abs(a).astype(float) @ np.abs(B[:, :n]).astype(float) + 1
     assert (np.abs(C[:, :n] - expected) <= (k + 1) * np.finfo(dtype).eps * scale).all()
     assert (C[:, n:] == BEYOND).all()
@@ -67,7 +68,7 @@ def test_narrow_products_keep_nan_and_infinity():
     a, b = np.ones((2, 3), np.float32), np.ones((3, 5), np.float32)
     a[0, 1], b[2, 4] = np.inf, np.nan
     c = np.zeros((2, 5), np.float32)
-    functions = (0, _cpu_products.narrow_address(c.dtype))
+    functions = (0, products.narrow_address(c.dtype))
     run(functions, a, b, c, (3, 1, 5, 5), (2, 5, 3), np.float32(0))
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(c, a @ b)
@@ -75,7 +76,7 @@ def test_narrow_products_keep_nan_and_infinity():
 
 def test_short_vectors_leave_the_products_to_blas(monkeypatch):
     monkeypatch.setattr(config, "CPU_FEATURES", "+avx2,-avx512f")
-    assert _cpu_products.narrow_address(np.dtype(np.float32)) == 0
+    assert products.narrow_address(np.dtype(np.float32)) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -87,7 +88,7 @@ def test_turning_follows_numpy(shape, dtype):
     a = np.random.default_rng(0).normal(size=shape).astype(dtype)
     out = np.full((n + 1, m + 4), BEYOND, dtype)
     kind = [ctypes.c_void_p] * 2 + [ctypes.c_int64] * 3
-    turn = ctypes.CFUNCTYPE(None, *kind)(_cpu_products.turn_address(np.dtype(dtype)))
+    turn = ctypes.CFUNCTYPE(None, *kind)(products.turn_address(np.dtype(dtype)))
     turn(a.ctypes.data, out.ctypes.data, m, n, m + 4)
     np.testing.assert_array_equal(out[:n, :m], a.T)
     assert (out[n:] == BEYOND).all()

@@ -13,7 +13,8 @@ import torch
 from torch import Generator
 
 from rnade import RNADE, RNADESearchCV, load
-from rnade.backends import dispatch, gpu, gpu_update, reference, threads, vectorised
+from rnade.backends import dispatch, gpu_update, reference, threads, vectorised
+from rnade.backends.gpu import api as gpu
 from rnade.backends.parameters import Parameters
 from rnade.backends.reference import ReferenceParameters
 from rnade.families import GaussianMixture

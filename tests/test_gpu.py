@@ -17,9 +17,9 @@ import torch
 from scipy import stats
 from torch import Generator
 
-from rnade.backends import _gpu_launch as launch
-from rnade.backends import _gpu_stored, gpu, reference, vectorised
-from rnade.backends import _gpu_tiling as tiling
+from rnade.backends import reference, vectorised
+from rnade.backends.gpu import api as gpu
+from rnade.backends.gpu import launch, stored_launch, tiling
 from rnade.backends.parameters import Parameters
 from rnade.backends.reference import ReferenceParameters
 from rnade.families import AbstractFamily, Bernoulli, GaussianMixture
@@ -404,7 +404,7 @@ def test_density_of_extreme_rows(on_chip):
         _, x_32, *rest = moved(None, x, *parameters)
         arguments = (x_32, Parameters(*rest), family, "relu")
         right = vectorised.log_conditionals(x, parameters, family, "relu")
-        stored, _ = _gpu_stored.evaluate(
+        stored, _ = stored_launch.evaluate(
             gpu.Request(family, "relu", None, None, False, "exact"),
             *arguments[:2],
             None,
@@ -508,7 +508,7 @@ def test_sampling_between_bounds_is_left_to_plain_torch():
 
 
 def test_import_does_not_load_triton():
-    program = "import rnade.backends.gpu, sys; sys.exit('triton' in sys.modules)"
+    program = "import rnade.backends.gpu.api, sys; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

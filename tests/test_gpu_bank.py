@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Generator
 
-from rnade.backends import _gpu_bank_launch as bank
-from rnade.backends import _gpu_tiling as tiling
-from rnade.backends import gpu, gpu_update, vectorised
+from rnade.backends import gpu_update, vectorised
+from rnade.backends.gpu import api as gpu
+from rnade.backends.gpu import bank_launch as bank
+from rnade.backends.gpu import tiling
 from rnade.backends.parameters import Parameters
 from rnade.families import GaussianMixture, LaplaceMixture
 from rnade.training import ledger, optimisers

@@ -9,7 +9,8 @@ import torch
 from scipy import special, stats
 from torch import Generator
 
-from rnade.backends import gpu_networks, networks
+from rnade.backends import networks
+from rnade.backends.gpu import networks_launch
 from rnade.backends.networks import Networks
 from rnade.families import Bernoulli, GaussianMixture, LaplaceMixture
 from tests.interpreter import assert_passes_under_the_interpreter
@@ -93,7 +94,7 @@ def test_kernel_gradient(family, activation, size, scaled):
     """As near to float64 as plain torch is, in float32."""
     right = gradients(*draw(family, size), family, activation, scaled)
     single = draw(family, size, torch.float32, DEVICE)
-    assert gpu_networks.serves(single[2], family)
+    assert networks_launch.serves(single[2], family)
     got = gradients(*single, family, activation, scaled)
     for name, a, b in zip(("value", "W", "c", "V", "b"), got, right, strict=True):
         torch.testing.assert_close(
@@ -104,7 +105,7 @@ def test_kernel_gradient(family, activation, size, scaled):
 @needs_kernels
 @pytest.mark.parametrize(("family", "activation", "size"), CASES)
 def test_kernel_value(family, activation, size, monkeypatch):
-    monkeypatch.setattr(gpu_networks, "SCORED_ROWS", 64)
+    monkeypatch.setattr(networks_launch, "SCORED_ROWS", 64)
     x, _, made = draw(family, size)
     right = networks.log_prob(x, made, family, activation)
     x, _, made = draw(family, size, torch.float32, DEVICE)
@@ -136,7 +137,7 @@ def test_no_rows_give_no_gradient():
 
 def test_what_the_kernel_takes():
     _, _, made = draw(GaussianMixture(3), "bank", torch.float32)
-    assert gpu_networks.serves(made, GaussianMixture(3)) == INTERPRETING
-    assert not gpu_networks.serves(made, Bernoulli())
+    assert networks_launch.serves(made, GaussianMixture(3)) == INTERPRETING
+    assert not networks_launch.serves(made, Bernoulli())
     _, _, made = draw(GaussianMixture(3), "bank")
-    assert not gpu_networks.serves(made, GaussianMixture(3))
+    assert not networks_launch.serves(made, GaussianMixture(3))

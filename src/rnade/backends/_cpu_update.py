@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rnade.backends._cpu_calls import compiled
+from rnade.backends.cpu.calls import compiled
 
 SGD, MOMENTUM, ADAM = 0, 1, 2
 

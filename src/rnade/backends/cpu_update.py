@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from rnade.backends import _cpu_threads
+from rnade.backends.cpu import threads as workers
 from rnade.backends.threads import kernel_threads
 from rnade.backends.updates import Counts, Rule
 
@@ -133,7 +133,7 @@ def _shares(arrays: Sequence[Any]) -> list[_Share]:
 
 
 def _do(task: Callable[[_Share], None], shares: Sequence[_Share]) -> None:
-    _cpu_threads.run([functools.partial(task, share) for share in shares], len(shares))
+    workers.run([functools.partial(task, share) for share in shares], len(shares))
 
 
 def _by_model(t: Tensor) -> Any:

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from rnade.backends import vectorised
 from rnade.backends.parameters import Activation, Parameters
 from rnade.checks import unknown_name
 from rnade.families.base import AbstractFamily
@@ -55,7 +56,7 @@ class Choice:
 
 @cache
 def _module(name: str) -> Any:
-    return import_module(f"rnade.backends.{name}")
+    return vectorised if name == "vectorised" else import_module(f"rnade.backends.{name}.api")
 
 
 @cache

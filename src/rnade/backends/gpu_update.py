@@ -1,6 +1,6 @@
 """Judge gradients and update parameters of M models in three launches of Triton kernels.
 
-Like `_gpu_launch`, this waits for nothing and imports Triton only at the first launch.
+Like `launch`, this waits for nothing and imports Triton only at the first launch.
 """
 
 import functools
@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from rnade.backends import _gpu_tiling as tiling
-from rnade.backends._gpu_launch import current, has_triton, interpreting
+from rnade.backends.gpu import tiling
+from rnade.backends.gpu.launch import current, has_triton, interpreting
 from rnade.backends.updates import Counts, Rule
 
 # Parameters that one update takes.

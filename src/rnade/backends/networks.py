@@ -1,6 +1,6 @@
 """Densities of many separate networks with one hidden layer, each of one column.
 
-Plain torch on any device; on a GPU, where `gpu_networks` can serve, one kernel.
+Plain torch on any device; on a GPU, where `networks_launch` can serve, one kernel.
 """
 
 from importlib import import_module
@@ -93,5 +93,5 @@ def weighted_log_likelihood(
 
 def _kernels(networks: Networks, family: AbstractFamily) -> Any:
     """The module of the GPU's kernel, or None where plain torch serves."""
-    module = import_module("rnade.backends.gpu_networks")
+    module = import_module("rnade.backends.gpu.networks_launch")
     return module if module.serves(networks, family) else None

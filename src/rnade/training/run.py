@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rnade.backends._gpu_tiling import BANK_MODELS
+from rnade.backends.gpu.tiling import BANK_MODELS
 from rnade.backends.threads import kernel_threads
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.graphs import CapturedUpdates

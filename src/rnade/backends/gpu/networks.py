@@ -5,11 +5,11 @@ over blocks of BB rows: a = c + x_S W, h = g(a), z = V' h + b, the family's epil
 and d log p / dz, and from these at once dV, db, dc and dW.
 
 Fused: the whole gradient, some forty launches of plain torch. Nothing of size B x H or B x P is
-ever stored. The same cut as `_gpu_bank` has for tied weights, less what only ties need: no rho,
+ever stored. The same cut as `bank` has for tied weights, less what only ties need: no rho,
 and each program owns its W and writes that gradient whole.
 
 In registers: V and dV as three tiles (HP, KP) for fractions, means and scales, W and dW (DP, HP).
-Wide V is read again for the way back (REREAD), as in `_gpu_bank`.
+Wide V is read again for the way back (REREAD), as in `bank`.
 
 Traffic, in elements for each network: parameters and gradients once, 2 (D H + H + H P + P) (H P
 more with REREAD), and B D of x.
@@ -17,7 +17,7 @@ more with REREAD), and B D of x.
 Every sum is made in a fixed order: no atomics, and nothing depends on how many networks there are.
 
 Where it stops being the right choice: sizes whose tiles leave the registers; see `serves` in
-`gpu_networks`.
+`networks_launch`.
 """
 
 from typing import no_type_check
@@ -25,9 +25,9 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from rnade.backends._gpu_bank import _load_outputs, _outputs, _store_outputs
-from rnade.backends._gpu_families import INFINITY, mixture
-from rnade.backends._gpu_kernels import activate, product
+from rnade.backends.gpu.bank import _load_outputs, _outputs, _store_outputs
+from rnade.backends.gpu.density import activate, product
+from rnade.backends.gpu.families import INFINITY, mixture
 
 # Sizes that kernels are not compiled anew for.
 SIZES = (

@@ -10,7 +10,7 @@ because the matrix units take h a tile at a time (one tile of 64 x 512 spills hu
 registers and ran 4 times slower) and because H then need not be a power of two. z and everything
 of the family is (BB, NP) or smaller.
 
-Recomputed: nothing; there is no gradient here (see `_gpu_gradient`).
+Recomputed: nothing; there is no gradient here (see `gradient`).
 
 Traffic, in elements for each model: plain torch writes and reads a, psi and h, 6 B D H in all,
 and z. These kernels read x (B D), write B or B D numbers, and read the weights once a block,
@@ -18,12 +18,12 @@ and z. These kernels read x (B D), write B or B D numbers, and read the weights 
 in bf16 and 260 GB in float32, where plain torch moves 770 GB through memory. At some 5 TB/s of L2
 the bound is near 26 and 52 ms; 34 ms (bf16) and 55 ms (tf32) were measured on an H200. The exact
 mode, 95 ms, is bound by splitting its operands; a draw, 93 ms, has three programs share a
-multiprocessor (`_gpu_tiling.drawing_registers`). Larger blocks would read less but compute columns
-of z twice, see `_gpu_tiling`.
+multiprocessor (`tiling.drawing_registers`). Larger blocks would read less but compute columns
+of z twice, see `tiling`.
 
 Where it stops being the right choice: few rows (fewer blocks than multiprocessors leave the chip
 idle, since a block's walk is sequential), and H past what the registers hold, `ON_CHIP_HIDDEN` in
-`gpu`. There the stored path of `_gpu_gradient` serves.
+`gpu`. There the stored path of `gradient` serves.
 
 Precision: "bf16" and "tf32" round h and V once; "exact" splits each into a part of TF32 precision
 and a remainder and adds three products (tf32x3), which leaves float32's own error. "bf16
@@ -35,7 +35,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from rnade.backends._gpu_families import draw, epilogue
+from rnade.backends.gpu.families import draw, epilogue
 
 
 @triton.jit

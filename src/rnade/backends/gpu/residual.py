@@ -8,7 +8,7 @@ Computed, for every dimension d, row and unit:
   over rows that make the gradients of u[l, d] and rho_d.
 
 Fused: bias, residual, activation, their derivatives, sums over rows and conversion between float32
-and bf16; the products themselves are the vendor's (`_gpu_layers`). The stream itself is not kept
+and bf16; the products themselves are the vendor's (`layers`). The stream itself is not kept
 for the backward pass: the slope of g follows from r.
 
 Traffic for each layer where r, its gradient and the products are in bf16 and s in float32:
@@ -24,7 +24,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from rnade.backends._gpu_kernels import activate
+from rnade.backends.gpu.density import activate
 
 
 @triton.jit

@@ -6,6 +6,7 @@ graph. Triton is imported by the first launch, not by this module.
 
 import contextlib
 import functools
+import importlib
 import importlib.util
 import os
 from contextlib import AbstractContextManager
@@ -15,8 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rnade.backends import _gpu_tiling as tiling
-from rnade.backends._gpu_tiling import Tiles
+from rnade.backends.gpu import tiling
+from rnade.backends.gpu.tiling import Tiles
 from rnade.backends.parameters import Activation, Parameters
 from rnade.families.base import AbstractFamily
 
@@ -113,7 +114,7 @@ def density(packed: Packed, x: Tensor, *, summed: bool) -> Tensor:
     tiles = packed.tiles
     out = x.new_empty((M, B) if summed else (M, B, D))
     with current(x.device):
-        _kernels().density_kernel[(tiling.cdiv(B, tiles.rows), M)](
+        kernels_of("density").density_kernel[(tiling.cdiv(B, tiles.rows), M)](
             x,
             *packed.tensors,
             out,
@@ -137,7 +138,7 @@ def sampling(packed: Packed, uniform: Tensor, noise: Tensor, out: Tensor) -> Non
     M, R, D = out.shape
     tiles = packed.tiles
     with current(out.device):
-        _kernels().sampling_kernel[(tiling.cdiv(R, tiles.rows), M)](
+        kernels_of("density").sampling_kernel[(tiling.cdiv(R, tiles.rows), M)](
             uniform,
             noise,
             *packed.tensors,
@@ -154,6 +155,7 @@ def sampling(packed: Packed, uniform: Tensor, noise: Tensor, out: Tensor) -> Non
 
 
 def interpreting() -> bool:
+    """Whether Triton interprets kernels on the CPU."""
     return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes")
 
 
@@ -164,10 +166,9 @@ def has_triton() -> bool:
 
 
 @functools.cache
-def _kernels() -> Any:
-    from rnade.backends import _gpu_kernels
-
-    return _gpu_kernels
+def kernels_of(name: str) -> Any:
+    """A module of this folder that holds kernels, and imports Triton."""
+    return importlib.import_module(f"rnade.backends.gpu.{name}")
 
 
 def current(device: torch.device) -> AbstractContextManager[Any]:

@@ -21,12 +21,12 @@ Traffic, in elements for each model: V and its gradient, 2 D H P (3 with REREAD)
 D (D + 1) H, and x once for each dimension. For 240 models with B = 100, D = 11, H = 50, P = 60
 that is 26 million elements, 100 MB, some 25 us of memory time. 740 us were measured on an H200,
 and 400 us for P = 6: nearly all of it is latency and the exchange of tiles between threads. The
-kernels of `_gpu_gradient`, which hand a, dz and G on through memory, took 1080 us for either.
+kernels of `gradient`, which hand a, dz and G on through memory, took 1080 us for either.
 
 Every sum is made in a fixed order: no atomics, and nothing depends on how many models there are.
 
 Where it stops being the right choice: many dimensions (the products for a_d and dW grow with D
-squared), and sizes whose tiles leave the registers; see `fits` in `_gpu_bank_launch`.
+squared), and sizes whose tiles leave the registers; see `fits` in `bank_launch`.
 """
 
 from typing import no_type_check
@@ -34,8 +34,8 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from rnade.backends._gpu_families import INFINITY, bernoulli, mixture
-from rnade.backends._gpu_kernels import activate, product
+from rnade.backends.gpu.density import activate, product
+from rnade.backends.gpu.families import INFINITY, bernoulli, mixture
 
 # Sizes that kernels are not compiled anew for.
 SIZES = (

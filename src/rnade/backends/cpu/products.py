@@ -16,8 +16,8 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import codegen, config
 
-from rnade.backends._cpu_calls import address_of, call, gemm, inlined, intrinsic, types
-from rnade.backends._cpu_lanes import LANES, transpose
+from rnade.backends.cpu.calls import address_of, call, gemm, inlined, intrinsic, types
+from rnade.backends.cpu.lanes import LANES, transpose
 
 VECTOR_BYTES = 64
 FEWEST_OUTPUTS = 17  # more than a vector of float32; with fewer BLAS was measured to be faster

@@ -1,12 +1,11 @@
 """Residual layers on a GPU: s <- s + U[l]' g(s) + u[l, d] for the rows of all dimensions at once.
 
 The products of a layer are one large matrix product each, left to the vendor's library; what
-stands between them is one pass (`_gpu_residual`). The stream s is float32. With precision "bf16"
+stands between them is one pass (`residual`). The stream s is float32. With precision "bf16"
 what goes into the products and comes out of them is bf16, gradients too; weights, biases and sums
 over rows are float32 always. Nothing here waits for the device or looks at values.
 """
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -14,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rnade.backends import _gpu_tiling as tiling
-from rnade.backends._gpu_launch import Request, current
+from rnade.backends.gpu import tiling
+from rnade.backends.gpu.launch import Request, current, kernels_of
 from rnade.backends.parameters import Parameters
 
 
@@ -103,7 +102,7 @@ def _stream(
     r = torch.empty_like(before, dtype=request.product_dtype) if activated else before
     cut = tiling.cdiv(B, tiles.rows), tiling.cdiv(H, tiles.hidden)
     with current(before.device):
-        _kernels().stream_kernel[(M * D, *cut)](
+        kernels_of("residual").stream_kernel[(M * D, *cut)](
             before,
             before if rho is None else rho,
             before if product is None else product,
@@ -147,7 +146,7 @@ def _stream_gradient(
     dr, r = (ds, ds) if through is None else through
     a, rho = (ds, ds) if first is None else first
     with current(ds.device):
-        _kernels().stream_gradient_kernel[(M * D, n_tiles, parts)](
+        kernels_of("residual").stream_gradient_kernel[(M * D, n_tiles, parts)](
             ds,
             dr,
             r,
@@ -183,10 +182,3 @@ def _products_in(precision: str) -> Iterator[None]:
         yield
     finally:
         setattr(settings, name, before)
-
-
-@functools.cache
-def _kernels() -> Any:
-    from rnade.backends import _gpu_residual
-
-    return _gpu_residual

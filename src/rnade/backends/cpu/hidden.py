@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rnade.backends._cpu_calls import address_of, inlined
-from rnade.backends._cpu_lanes import LANES, exp, like, load, splat, store, where_less
+from rnade.backends.cpu.calls import address_of, inlined
+from rnade.backends.cpu.lanes import LANES, exp, like, load, splat, store, where_less
 from rnade.backends.parameters import Activation
 
 _RELU, _SIGMOID, _IDENTITY = 0, 1, 2

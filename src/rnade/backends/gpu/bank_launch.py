@@ -1,16 +1,15 @@
 """Launches of the kernels for banks of small models.
 
-Like `_gpu_launch`, this waits for nothing and imports Triton only at the first launch.
+Like `launch`, this waits for nothing and imports Triton only at the first launch.
 """
 
-import functools
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
-from rnade.backends import _gpu_tiling as tiling
-from rnade.backends._gpu_launch import Request, current
+from rnade.backends.gpu import tiling
+from rnade.backends.gpu.launch import Request, current, kernels_of
 from rnade.backends.parameters import Parameters
 
 
@@ -64,7 +63,7 @@ def totals(parts: Parts, scale: Tensor, parameters: Parameters) -> list[Tensor]:
     n = (D + 1) * H + own.shape[1]
     out = own.new_empty(M, n)
     with current(out.device):
-        _bank_kernels().total_kernel[(tiling.cdiv(n, tiling.UPDATE_BLOCK), M)](
+        kernels_of("bank").total_kernel[(tiling.cdiv(n, tiling.UPDATE_BLOCK), M)](
             own,
             early,
             own if order is None else order,
@@ -102,7 +101,7 @@ def _launch(
     tiles = tiling.bank(B, gradient=gradient)
     KP = max(16, tiling.power_of_two(K))
     with current(x.device):
-        _bank_kernels().bank_kernel[(M * D,)](
+        kernels_of("bank").bank_kernel[(M * D,)](
             x,
             x if weights is None else weights,
             W.contiguous(),
@@ -136,10 +135,3 @@ def _launch(
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
-
-
-@functools.cache
-def _bank_kernels() -> Any:
-    from rnade.backends import _gpu_bank
-
-    return _gpu_bank

@@ -1,12 +1,12 @@
 """The CPU kernels: density and draws with the hidden state carried along the dimensions.
 
-What is computed is the paper's Algorithm 1, and in `_cpu_gradient` Algorithm 2, for a block of
+What is computed is the paper's Algorithm 1, and in `gradient` Algorithm 2, for a block of
 rows at a time: a (R, H) is carried from dimension to dimension, h is made from it, z = h V_d + b_d
 by one matrix product, and the family's epilogue turns z into log p and its gradient. Nothing of
 size B x D x H exists.
 
 - Fused: the update of a, h, and on the way back the gradients of a, rho and W, in one pass over
-  the block (`_cpu_hidden`); everything from z to dz in one pass (`_cpu_epilogues`).
+  the block (`hidden`); everything from z to dz in one pass (`families`).
 - In cache: a, h, dh and da of a block of rows.
 - Recomputed on the way back: a, by taking x_d W_d away again, from a checkpoint every few
   dimensions so that rounding does not build up; and h from a.
@@ -22,7 +22,7 @@ over chunks of dimensions, both over models. They stop being the right choice fo
 
 Arguments that all kernels share; every array is contiguous:
 
-    functions : addresses of two ways to multiply (`_cpu_products`), of a transpose, of epilogue
+    functions : addresses of two ways to multiply (`products`), of a transpose, of epilogue
         or draw, of advance and of retreat
     x : (M or 1, B, D), the rows; one for all models, or each its own
     order : (M or 1, D), the dimension that comes i-th
@@ -30,7 +30,7 @@ Arguments that all kernels share; every array is contiguous:
     rho : (M, D), b : (M, D, P), log_floor : (M, D), by dimension
     V : (M, D, H, P or more), by dimension; columns beyond P do not count
     work : room for a thread's blocks, as much as the kernel's `..._size` says
-    activation, flags : codes of `_cpu_hidden` and `_cpu_epilogues`
+    activation, flags : codes of `hidden` and `families`
     m, low, high : the model and the rows to compute
     block : rows in a block
 
@@ -39,11 +39,11 @@ Parts of `work` go by the number at which they begin.
 
 from typing import Any
 
-from rnade.backends._cpu_calls import call, compiled, copy_bytes, inlined, zero_bytes
-from rnade.backends._cpu_epilogues import FLOOR, SCRATCH
-from rnade.backends._cpu_hidden import ROWS
-from rnade.backends._cpu_lanes import LANES
-from rnade.backends._cpu_products import multiply
+from rnade.backends.cpu.calls import call, compiled, copy_bytes, inlined, zero_bytes
+from rnade.backends.cpu.families import FLOOR, SCRATCH
+from rnade.backends.cpu.hidden import ROWS
+from rnade.backends.cpu.lanes import LANES
+from rnade.backends.cpu.products import multiply
 
 GROUP = 2  # dimensions whose h a density makes before it multiplies
 STRIP = 8  # rows whose a stays in the first-level cache meanwhile

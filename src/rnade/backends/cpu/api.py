@@ -6,7 +6,7 @@ them is asked for, to differentiate again, they are left to `vectorised`.
 `weighted_log_likelihood` computes value and gradient in one pass, so that a training step costs
 three matrix products a dimension and nothing is computed twice.
 
-The work is spread over `torch.get_num_threads()` threads (see `threads` and `_cpu_threads`).
+The work is spread over `torch.get_num_threads()` threads (see `backends.threads` and `threads`).
 Kernels are compiled when first used, one to three seconds for each, and kept on disk.
 """
 
@@ -17,9 +17,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from rnade.backends import _cpu_hidden, _cpu_launch, vectorised
-from rnade.backends._cpu_epilogues import FAMILIES
-from rnade.backends._cpu_launch import MOST_ELEMENTS, Problem, Setting
+from rnade.backends import vectorised
+from rnade.backends.cpu import hidden, launch
+from rnade.backends.cpu.families import FAMILIES
+from rnade.backends.cpu.launch import MOST_ELEMENTS, Problem, Setting
 from rnade.backends.parameters import Activation, Parameters
 from rnade.families.base import AbstractFamily
 
@@ -41,7 +42,7 @@ def supports(parameters: Parameters, family: AbstractFamily, activation: Activat
         return "the CPU kernels have one hidden layer and this network has more"
     if family.name not in FAMILIES:
         return f"there is no CPU kernel for the family {family.name!r}"
-    if activation not in _cpu_hidden.CODES:
+    if activation not in hidden.CODES:
         return f"there is no CPU kernel for the activation {activation!r}"
     return None
 
@@ -115,7 +116,7 @@ def sample(
         x = W.new_empty(M, n, D)
         rows = max(1, MOST_ELEMENTS // (M * D))
         for start in range(0, n, rows):
-            _cpu_launch.sample_into(problem, x[:, start : start + rows], generator)
+            launch.sample_into(problem, x[:, start : start + rows], generator)
     return x
 
 
@@ -127,14 +128,14 @@ class _LogConditionals(torch.autograd.Function):
         ctx.setting = setting
         ctx.save_for_backward(x, *parameters)
         padded = x.shape[1] >= PADDED_ROWS
-        return _cpu_launch.density(Problem(setting, x, *parameters, padded=padded), x.detach())
+        return launch.density(Problem(setting, x, *parameters, padded=padded), x.detach())
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         needs = ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():
             return None, *_differentiable_gradient(ctx.setting, upstream, ctx.saved_tensors, needs)
-        return None, *_cpu_launch.gradient(ctx.setting, upstream, ctx.saved_tensors, needs)[1]
+        return None, *launch.gradient(ctx.setting, upstream, ctx.saved_tensors, needs)[1]
 
 
 class _WeightedLogLikelihood(torch.autograd.Function):
@@ -147,7 +148,7 @@ class _WeightedLogLikelihood(torch.autograd.Function):
         ctx.setting = setting
         ctx.save_for_backward(weights, x, *parameters)
         needs = ctx.needs_input_grad[2:]
-        value, ctx.gradients = _cpu_launch.gradient(
+        value, ctx.gradients = launch.gradient(
             setting, weights.unsqueeze(2), (x, *parameters), needs
         )
         return value
@@ -163,7 +164,7 @@ class _WeightedLogLikelihood(torch.autograd.Function):
         # copy. A second backward pass through the same graph computes them again.
         found, ctx.gradients = ctx.gradients, None
         if found is None:
-            _, found = _cpu_launch.gradient(setting, weights[:, :, None], tensors, needs)
+            _, found = launch.gradient(setting, weights[:, :, None], tensors, needs)
         if any(factor != 1 for factor in upstream.tolist()):
             for t in found:
                 if t is not None:

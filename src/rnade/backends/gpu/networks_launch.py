@@ -1,17 +1,16 @@
 """Launches of the kernel for many separate networks, and their gradient.
 
-Like `_gpu_launch`, this waits for nothing and imports Triton only at the first launch.
+Like `launch`, this waits for nothing and imports Triton only at the first launch.
 """
 
-import functools
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rnade.backends import _gpu_tiling as tiling
-from rnade.backends._gpu_launch import current, has_triton, interpreting
+from rnade.backends.gpu import tiling
+from rnade.backends.gpu.launch import current, has_triton, interpreting, kernels_of
 from rnade.backends.networks import Networks
 from rnade.backends.parameters import Activation
 from rnade.families.base import AbstractFamily
@@ -113,7 +112,7 @@ def _launch(
     chunk = B if gradient else min(B, SCORED_ROWS)
     KP = max(16, tiling.power_of_two(K))
     with current(x.device):
-        _kernel()[(M, tiling.cdiv(B, chunk))](
+        kernels_of("networks").network_kernel[(M, tiling.cdiv(B, chunk))](
             x,
             x if weights is None else weights,
             W.contiguous(),
@@ -145,10 +144,3 @@ def _launch(
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
-
-
-@functools.cache
-def _kernel() -> Any:
-    from rnade.backends import _gpu_networks
-
-    return _gpu_networks.network_kernel

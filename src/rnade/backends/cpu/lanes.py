@@ -15,7 +15,7 @@ import numba.extending
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from rnade.backends._cpu_calls import intrinsic, types
+from rnade.backends.cpu.calls import intrinsic, types
 
 LANES = 16
 

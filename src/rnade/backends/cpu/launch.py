@@ -14,23 +14,19 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rnade.backends import (
-    _cpu_gradient,
-    _cpu_hidden,
-    _cpu_kernels,
-    _cpu_memory,
-    _cpu_products,
-    _cpu_threads,
-)
-from rnade.backends._cpu_epilogues import (
+from rnade.backends.cpu import density as density_kernels
+from rnade.backends.cpu import gradient as gradient_kernels
+from rnade.backends.cpu import hidden, memory, products
+from rnade.backends.cpu import threads as workers
+from rnade.backends.cpu.families import (
     FLOOR,
     GRADIENT,
     SCALE_MEAN,
     draw_address,
     epilogue_address,
 )
-from rnade.backends._cpu_gradient import WANT_HIDDEN, WANT_V, WANT_X
-from rnade.backends._cpu_lanes import LANES
+from rnade.backends.cpu.gradient import WANT_HIDDEN, WANT_V, WANT_X
+from rnade.backends.cpu.lanes import LANES
 from rnade.backends.parameters import Activation
 from rnade.backends.threads import kernel_threads
 from rnade.families.base import AbstractFamily
@@ -94,12 +90,13 @@ class Problem:
         self.flags = (0 if floor is None else FLOOR) | (
             SCALE_MEAN if setting.scale_mean_gradient else 0
         )
-        self.activation = _cpu_hidden.CODES[setting.activation]
+        self.activation = hidden.CODES[setting.activation]
         sizes: tuple[int, ...] = V.shape
         self.models, self.dimensions, self.hidden, self.outputs = sizes
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
+        """Tensors in the order in which the kernels take them."""
         return self.order, self.W, self.c, self.rho, self.V, self.b, self.log_floor
 
     def arrays(self) -> tuple[Any, ...]:
@@ -109,16 +106,17 @@ class Problem:
     def functions(self, last_step: Callable[[str, Any], int]) -> tuple[int, ...]:
         """Addresses that the kernels call, with the epilogue or draw that `last_step` gives."""
         kind = _kind(self.dtype)
-        gemm = _cpu_threads.gemm_address(kind)
-        narrow = self.outputs >= _cpu_products.FEWEST_OUTPUTS
+        gemm = workers.gemm_address(kind)
+        narrow = self.outputs >= products.FEWEST_OUTPUTS
         return _addresses(gemm, narrow, last_step, self.family.name, kind)
 
     def workspace(self, size: Any, *more: int) -> Any:
         """Room for a kernel, as much as its function `size` says."""
         sizes = (self.dimensions, self.hidden, self.outputs, *more)
-        return _cpu_memory.workspace(size(*sizes), self.dtype)
+        return memory.workspace(size(*sizes), self.dtype)
 
     def threads(self, rows: int) -> int:
+        """How many threads are worth it for so many rows."""
         multiplications = self.models * rows * self.dimensions * self.hidden * self.outputs
         return 1 if multiplications < SMALL else kernel_threads()
 
@@ -139,11 +137,11 @@ def _addresses(
 ) -> tuple[int, ...]:
     return (
         gemm,
-        _cpu_products.narrow_address(kind) if narrow else 0,
-        _cpu_products.turn_address(kind),
+        products.narrow_address(kind) if narrow else 0,
+        products.turn_address(kind),
         last_step(family, kind),
-        _cpu_hidden.advance_address(kind),
-        _cpu_hidden.retreat_address(kind),
+        hidden.advance_address(kind),
+        hidden.retreat_address(kind),
     )
 
 
@@ -156,7 +154,7 @@ def _padded(V: Tensor) -> Tensor:
     P = V.shape[3]
     if P % LANES == 0 or P <= LANES // 2:
         return V
-    wide = _cpu_memory.room((*V.shape[:3], -(-P // LANES) * LANES), V.dtype)
+    wide = memory.room((*V.shape[:3], -(-P // LANES) * LANES), V.dtype)
     wide[..., :P] = V
     wide[..., P:] = 0
     return wide
@@ -182,6 +180,7 @@ def _identity(D: int) -> Tensor:
 
 
 def density(problem: Problem, x: Tensor) -> Tensor:
+    """The terms (M, B, D)."""
     B = x.shape[1]
     terms = x.new_empty(problem.models, B, problem.dimensions)
     if terms.numel() == 0:
@@ -193,14 +192,14 @@ def density(problem: Problem, x: Tensor) -> Tensor:
     block = min(problem.block(B), max(16, -(-B // 8 // 16) * 16))
     stride = max(block, -(-B // (8 * threads) // block) * block)
 
-    def task(m: int, low: int) -> _cpu_threads.Task:
+    def task(m: int, low: int) -> workers.Task:
         def compute() -> None:
-            _cpu_kernels.density(
+            density_kernels.density(
                 functions,
                 rows,
                 *parameters,
                 out,
-                problem.workspace(_cpu_kernels.density_size, block),
+                problem.workspace(density_kernels.density_size, block),
                 problem.activation,
                 problem.flags,
                 m,
@@ -212,7 +211,7 @@ def density(problem: Problem, x: Tensor) -> Tensor:
         return compute
 
     tasks = [task(m, low) for m in range(problem.models) for low in range(0, B, stride)]
-    _cpu_threads.run(tasks, threads)
+    workers.run(tasks, threads)
     return terms
 
 
@@ -242,10 +241,10 @@ def gradient(
     make, make_like = (torch.empty, torch.empty_like) if B else (torch.zeros, torch.zeros_like)
     total = make(M, dtype=dtype)
     dW, dc, drho, db = map(make_like, (problem.W, problem.c, problem.rho, problem.b))
-    dV = _cpu_memory.room((M, D, H, P), dtype) if want_V else None
+    dV = memory.room((M, D, H, P), dtype) if want_V else None
     dx = torch.empty(M, B, D, dtype=dtype) if want_x else None
-    carried = _cpu_memory.room((M, chunks, min(most, B), H), dtype) if chunks > 1 else None
-    turned = _cpu_memory.room((M, D, P, H), dtype) if several else None
+    carried = memory.room((M, chunks, min(most, B), H), dtype) if chunks > 1 else None
+    turned = memory.room((M, D, P, H), dtype) if several else None
     if B == 0 and dV is not None:
         dV.zero_()
     given = _converted(_one_for_all(weights), dtype)
@@ -270,14 +269,14 @@ def gradient(
     for low in range(0, B, max(most, 1)):
         high = min(low + most, B)
 
-        def task(m: int, chunk: int, low: int = low, high: int = high) -> _cpu_threads.Task:
+        def task(m: int, chunk: int, low: int = low, high: int = high) -> workers.Task:
             # Addresses keep nothing alive: the task holds what they point to.
             def compute(held: object = (taken, made)) -> None:
-                values[m][chunk] += _cpu_gradient.gradient(
+                values[m][chunk] += gradient_kernels.gradient(
                     functions,
                     addresses,
                     sizes,
-                    problem.workspace(_cpu_gradient.gradient_size, block, chunks),
+                    problem.workspace(gradient_kernels.gradient_size, block, chunks),
                     problem.activation,
                     problem.flags | GRADIENT,
                     want,
@@ -288,15 +287,15 @@ def gradient(
                     chunk,
                 )
                 if chunks > 1 and next(ended[m]) % chunks == 0:  # the model's last chunk
-                    size = _cpu_gradient.join_size(D, H, high - low)
-                    work, value = _cpu_memory.workspace(size, dtype), sum(values[m])
-                    _cpu_gradient.join(
+                    size = gradient_kernels.join_size(D, H, high - low)
+                    work, value = memory.workspace(size, dtype), sum(values[m])
+                    gradient_kernels.join(
                         functions, addresses, sizes, work, want, m, low, high, value
                     )
 
             return compute
 
-        _cpu_threads.run([task(m, j) for m in range(M) for j in range(chunks)], threads)
+        workers.run([task(m, j) for m in range(M) for j in range(chunks)], threads)
 
     if setting.order is not None and needs[1]:
         dW = torch.empty_like(dW).scatter_(1, setting.order.long()[:, :, None].expand_as(dW), dW)
@@ -314,15 +313,15 @@ def sample_into(problem: Problem, x: Tensor, generator: Generator) -> None:
     u, e, parameters = uniform.numpy(), noise.numpy(), problem.arrays()
     block = min(problem.block(n), 64)
 
-    def task(m: int, low: int) -> _cpu_threads.Task:
+    def task(m: int, low: int) -> workers.Task:
         def compute() -> None:
-            _cpu_kernels.sample(
+            density_kernels.sample(
                 functions,
                 u,
                 e,
                 *parameters,
                 out,
-                problem.workspace(_cpu_kernels.density_size, block),
+                problem.workspace(density_kernels.density_size, block),
                 problem.activation,
                 problem.flags,
                 m,
@@ -333,4 +332,4 @@ def sample_into(problem: Problem, x: Tensor, generator: Generator) -> None:
         return compute
 
     tasks = [task(m, low) for m in range(problem.models) for low in range(0, n, block)]
-    _cpu_threads.run(tasks, problem.threads(n))
+    workers.run(tasks, problem.threads(n))

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from rnade.backends._cpu_calls import address_of, inlined
-from rnade.backends._cpu_lanes import (
+from rnade.backends.cpu.calls import address_of, inlined
+from rnade.backends.cpu.lanes import (
     LANES,
     exp,
     like,

@@ -1,19 +1,17 @@
 """Launches of the kernels that store the hidden state: values with gradients, chunk by chunk.
 
-Like `_gpu_launch`, this waits for nothing and imports Triton only at the first launch.
+Like `launch`, this waits for nothing and imports Triton only at the first launch.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from rnade.backends import _gpu_layers as layers
-from rnade.backends import _gpu_tiling as tiling
-from rnade.backends._gpu_launch import Request, current
-from rnade.backends._gpu_tiling import Tiles
+from rnade.backends.gpu import layers, tiling
+from rnade.backends.gpu.launch import Request, current, kernels_of
+from rnade.backends.gpu.tiling import Tiles
 from rnade.backends.parameters import Parameters
 
 
@@ -41,7 +39,7 @@ def evaluate(
     H, P = V.shape[2:]
     W, c, rho, b = W.contiguous(), c.contiguous(), rho.contiguous(), b.contiguous()
     order = request.order
-    kernels = _gradient_kernels()
+    kernels = kernels_of("stored")
     a = x.new_empty(M, D, B, H)
     ended = torch.empty(M, dtype=torch.int32, device=x.device)
     tape, flags = None, request.flags
@@ -145,6 +143,7 @@ class Gradients:
 
     @staticmethod
     def empty(parameters: Parameters, x: Tensor, *, inputs: bool, x_too: bool) -> "Gradients":
+        """Room for the gradients that are wanted."""
         M, D, H, P = parameters.V.shape
         tiles = tiling.weight(x.shape[1], H, max(16, tiling.power_of_two(P)))
         n_tiles = tiling.cdiv(H, tiles.hidden)
@@ -181,10 +180,9 @@ class Gradients:
         M, B, D = x.shape
         H, tiles = V.shape[2], self.tiles
         sizes = request.outputs
-        kernels = _gradient_kernels()
         g = torch.empty_like(kept.a)
         with current(x.device):
-            kernels.weight_kernel[(M * D, self.rho_parts.shape[2])](
+            kernels_of("weight_gradient").weight_kernel[(M * D, self.rho_parts.shape[2])](
                 kept.a,
                 rho,
                 V,
@@ -253,7 +251,7 @@ class Gradients:
         dc = x.new_empty(M, n_blocks, H)
         dx = None if self.x is None else x.new_empty(M, n_tiles, B, D)
         with current(x.device):
-            _gradient_kernels().input_kernel[(M * n_chunks, n_tiles, n_blocks)](
+            kernels_of("input_gradient").input_kernel[(M * n_chunks, n_tiles, n_blocks)](
                 x,
                 W,
                 W if order is None else order,
@@ -290,10 +288,3 @@ class Gradients:
         rho = self._rho_sums.sum(2) if self.rho is None else self.rho
         last = () if self.deeper is None else (self.deeper.U, self.deeper.u)
         return self.x, self.W, self.c, rho, self.V, self.b, *last
-
-
-@functools.cache
-def _gradient_kernels() -> Any:
-    from rnade.backends import _gpu_gradient
-
-    return _gpu_gradient

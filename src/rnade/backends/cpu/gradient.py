@@ -1,6 +1,6 @@
 """The CPU kernels of the gradient: one over a chunk of dimensions, one that joins the chunks.
 
-See `_cpu_kernels` for what is computed and for the arguments that all kernels share. A chunk
+See `density` for what is computed and for the arguments that all kernels share. A chunk
 starts from its own a = c + x_<s W_<s; `join` then adds what a chunk's gradient of that a gives to
 the dimensions before it. Both take the `addresses` and `sizes` from which `arrays_at` makes the
 arrays: to pass twenty arrays takes time that shows in a step on a small model. Besides:
@@ -20,10 +20,8 @@ arrays: to pass twenty arrays takes time that shows in a step on a small model. 
 
 from typing import Any
 
-from rnade.backends._cpu_calls import array_at, call, compiled, copy_bytes, gemm, inlined
-from rnade.backends._cpu_epilogues import FLOOR, SCRATCH
-from rnade.backends._cpu_hidden import ROWS
-from rnade.backends._cpu_kernels import (
+from rnade.backends.cpu.calls import array_at, call, compiled, copy_bytes, gemm, inlined
+from rnade.backends.cpu.density import (
     at,
     clear,
     copy_row,
@@ -33,8 +31,10 @@ from rnade.backends._cpu_kernels import (
     row_width,
     up,
 )
-from rnade.backends._cpu_lanes import LANES
-from rnade.backends._cpu_products import multiply
+from rnade.backends.cpu.families import FLOOR, SCRATCH
+from rnade.backends.cpu.hidden import ROWS
+from rnade.backends.cpu.lanes import LANES
+from rnade.backends.cpu.products import multiply
 
 CHECKPOINT = 8  # dimensions between checkpoints of a
 SUMMED_ROWS = 64  # rows whose gradients of W are added up before they are added to the others

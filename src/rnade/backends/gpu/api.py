@@ -1,11 +1,11 @@
 """Triton kernels behind the functions of `vectorised`: checks, choice of kernel, launch, autograd.
 
 Three paths. Banks of small models take one program for each model and dimension, value and
-gradient in one (`_gpu_bank`). Else many rows are scored and drawn with the hidden state on chip
-(`_gpu_kernels`): nothing of size B x D x H exists. Few rows, and every gradient, store the hidden
-state of a chunk of rows (`_gpu_gradient`), at most `STORED_ELEMENTS` of it, so that all dimensions
+gradient in one (`bank`). Else many rows are scored and drawn with the hidden state on chip
+(`density`): nothing of size B x D x H exists. Few rows, and every gradient, store the hidden
+state of a chunk of rows (`gradient`), at most `STORED_ELEMENTS` of it, so that all dimensions
 are worked on at once; deeper networks go this way always, with their layers in between
-(`_gpu_layers`). Nothing here waits for the device or looks at values, so every function can
+(`layers`). Nothing here waits for the device or looks at values, so every function can
 be captured in a CUDA graph, and sums are made in a fixed order, so that the same inputs give the
 same bits.
 
@@ -20,13 +20,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from rnade.backends import _gpu_bank_launch as bank
-from rnade.backends import _gpu_launch as launch
-from rnade.backends import _gpu_stored as stored
-from rnade.backends import _gpu_tiling as tiling
 from rnade.backends import vectorised
-from rnade.backends._gpu_launch import Request
-from rnade.backends._gpu_launch import has_triton as _has_triton
+from rnade.backends.gpu import bank_launch as bank
+from rnade.backends.gpu import launch, tiling
+from rnade.backends.gpu import stored_launch as stored
+from rnade.backends.gpu.launch import Request
+from rnade.backends.gpu.launch import has_triton as _has_triton
 from rnade.backends.parameters import Activation, Parameters
 from rnade.checks import unknown_name
 from rnade.families.base import AbstractFamily
