@@ -31,6 +31,8 @@ from rnade.backends import gpu_update, vectorised
 from rnade.backends.gpu import api as gpu
 from rnade.backends.gpu import tiling
 from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 from rnade.families import make_family
 from rnade.records import run_facts
 
@@ -51,7 +53,7 @@ def make(shape: Shape, models: int = 1, family: str = "gaussian") -> Parameters:
     """Parameters without gradients."""
     with torch.no_grad():
         made = make_parameters(shape, "cuda", models=models, family=family)
-        return Parameters(*(t.detach() for t in made[:5]))
+        return Parameters(*(t.detach() for t in made.trained))
 
 
 def double(parameters: Parameters) -> Parameters:
@@ -91,18 +93,20 @@ def check() -> None:
         order = torch.stack([torch.randperm(D) for _ in range(M)]).cuda()
         upstream = torch.randn(M, rows, D, device="cuda")
 
-        def gradients(function: Any, x: Any, p: Any, upstream: Any, **more: Any) -> list[Any]:
-            leaves = [t.detach().requires_grad_() for t in (x, *p[:5])]
-            terms = function(leaves[0], Parameters(*leaves[1:]), f, activation, order, **more)  # noqa: B023
+        spec = Spec(f, activation, backend=f"gpu-{precision}")
+
+        def gradients(function: Any, x: Any, p: Any, upstream: Any) -> list[Any]:
+            leaves = [t.detach().requires_grad_() for t in (x, *p.trained)]
+            terms = function(Batch(leaves[0], order=order), Parameters(*leaves[1:]), spec)  # noqa: B023
             return [terms.detach(), *torch.autograd.grad((terms * upstream).sum(), leaves)]
 
         right = gradients(vectorised.log_conditionals, x.double(), double(p), upstream.double())
-        got = gradients(gpu.log_conditionals, x, p, upstream, precision=precision)
+        got = gradients(gpu.log_conditionals, x, p, upstream)
         errors = [
             ((a - b).abs().max() / a.abs().max()).item() for a, b in zip(right, got, strict=True)
         ]
         with mock.patch.object(tiling, "BLOCKS_TO_FILL", 0):
-            on_chip = gpu.log_prob(x, p, f, activation, order, precision=precision)
+            on_chip = gpu.log_prob(Batch(x, order=order), p, spec)
         errors.append(
             ((on_chip - right[0].sum(-1)).abs().max() / right[0].sum(-1).abs().max()).item()
         )
@@ -113,8 +117,9 @@ def check() -> None:
 
 def training_step(shape: Shape, precision: str = "exact") -> torch.cuda.CUDAGraph:
     """A CUDA graph of gradient and momentum update on one minibatch."""
-    leaves = [t.requires_grad_() for t in make(shape)[:5]]
+    leaves = [t.requires_grad_() for t in make(shape).trained]
     family = make_family("gaussian", shape.K)
+    spec = Spec(family, scale_mean_gradient=True, backend=f"gpu-{precision}")
     x = torch.randn(1, B, shape.D, device="cuda")
     weights = torch.full((1, B), -1 / B, device="cuda")
     velocities = [torch.zeros_like(t) for t in leaves]
@@ -129,10 +134,7 @@ def training_step(shape: Shape, precision: str = "exact") -> torch.cuda.CUDAGrap
     }
 
     def step() -> None:
-        total = gpu.weighted_log_likelihood(
-            x, weights, Parameters(*leaves), family, "relu",
-            scale_mean_gradient=True, precision=precision,
-        )  # fmt: skip
+        total = gpu.weighted_log_likelihood(Batch(x, weights), Parameters(*leaves), spec)
         gradients = torch.autograd.grad(total, leaves, one)
         gpu_update.update(leaves, gradients, rule, [None] * 5, [], **update)
 
@@ -172,14 +174,14 @@ def profile_step(shape: Shape) -> None:
 
 def scoring(precision: str) -> tuple[Callable[[], torch.Tensor], torch.Tensor, Parameters]:
     p, x = make(SCORED), torch.randn(1, N, SCORED.D, device="cuda")
-    family = make_family("gaussian", SCORED.K)
-    return lambda: gpu.log_prob(x, p, family, "relu", precision=precision), x, p
+    spec = Spec(make_family("gaussian", SCORED.K), backend=f"gpu-{precision}")
+    return lambda: gpu.log_prob(Batch(x), p, spec), x, p
 
 
 def sampling(precision: str) -> Callable[[], torch.Tensor]:
-    p, family = make(SCORED), make_family("gaussian", SCORED.K)
-    generator = torch.Generator("cuda").manual_seed(0)
-    return lambda: gpu.sample(N, p, family, "relu", generator=generator, precision=precision)
+    p, generator = make(SCORED), torch.Generator("cuda").manual_seed(0)
+    spec = Spec(make_family("gaussian", SCORED.K), backend=f"gpu-{precision}")
+    return lambda: gpu.sample(N, p, spec, generator=generator)
 
 
 @torch.no_grad()
@@ -201,10 +203,8 @@ def table(limits: dict[str, float]) -> list[Row]:
 
     for precision in ("bf16", "tf32", "exact"):
         run, x, p = scoring(precision)
-        family = make_family("gaussian", SCORED.K)
-        right = vectorised.log_conditionals(x[:, :1000].double(), double(p), family, "relu").sum(
-            -1
-        )
+        spec = Spec(make_family("gaussian", SCORED.K))
+        right = vectorised.log_prob(Batch(x[:, :1000].double()), double(p), spec)
         error = (run()[:, :1000] - right).abs().max().item()
         add("log density", precision, SCORED, N, 1, timed(run, 5), error_nats=error)
     for precision in ("exact", "tf32", "bf16"):

@@ -12,7 +12,9 @@ from torch import Generator, Tensor
 
 from rnade.backends import dispatch, reference, vectorised
 from rnade.backends.parameters import Parameters
-from rnade.backends.reference import ReferenceParameters
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
+from rnade.chunks import rows_at_a_time
 from rnade.families import GaussianMixture, make_family
 
 FLOW_LAYERS, FLOW_HIDDEN = 5, (512, 512)
@@ -75,27 +77,22 @@ def make_parameters(
 def ours(shape: Shape, device: str, backend: str) -> Provider:
     """RNADE by one of our backends."""
     parameters = make_parameters(shape, device)
-    family, generator = GaussianMixture(shape.K), Generator(device).manual_seed(0)
+    spec = Spec(GaussianMixture(shape.K), backend=backend)
+    generator = Generator(device).manual_seed(0)
     ones = torch.ones(1, device=device)
 
     def density(x: Tensor) -> Tensor:
         with torch.no_grad():
-            return dispatch.log_conditionals(
-                x[None], parameters, family, "relu", backend=backend
-            ).sum(-1)
+            return dispatch.log_prob(Batch(x[None]), parameters, spec)
 
     def step(x: Tensor) -> object:
         weights = torch.full((1, len(x)), -1.0 / len(x), device=device)
-        loss = dispatch.weighted_log_likelihood(
-            x[None], weights, parameters, family, "relu", backend=backend
-        )
-        return torch.autograd.grad(loss, parameters[:5], ones)
+        loss = dispatch.weighted_log_likelihood(Batch(x[None], weights), parameters, spec)
+        return torch.autograd.grad(loss, parameters.trained, ones)
 
     def sample(n: int) -> Tensor:
         with torch.no_grad():
-            return dispatch.sample(
-                n, parameters, family, "relu", generator=generator, backend=backend
-            )
+            return dispatch.sample(n, parameters, spec, generator=generator)
 
     return Provider(density, step, sample)
 
@@ -103,36 +100,35 @@ def ours(shape: Shape, device: str, backend: str) -> Provider:
 def compiled(shape: Shape, device: str) -> Provider:
     """The vectorised functions through torch.compile."""
     parameters = make_parameters(shape, device)
-    family = GaussianMixture(shape.K)
+    spec = Spec(GaussianMixture(shape.K))
 
     def terms(x: Tensor, *tensors: Tensor) -> Tensor:
-        return vectorised.log_conditionals(x, Parameters(*tensors), family, "relu").sum(-1)
+        return vectorised.log_prob(Batch(x), Parameters(*tensors), spec)
 
     function = torch.compile(terms, dynamic=False)
 
     def density(x: Tensor) -> object:
         with torch.no_grad():
-            rows = dispatch.CHUNK_ELEMENTS // (shape.D * shape.H)
-            return [function(piece[None], *parameters[:5]) for piece in torch.split(x, rows)]
+            rows = rows_at_a_time(shape.D * shape.H)
+            return [function(piece[None], *parameters.trained) for piece in torch.split(x, rows)]
 
     def step(x: Tensor) -> object:
-        return torch.autograd.grad(-function(x[None], *parameters[:5]).mean(), parameters[:5])
+        return torch.autograd.grad(
+            -function(x[None], *parameters.trained).mean(), parameters.trained
+        )
 
     return Provider(density, step)
 
 
 def paper_reference(shape: Shape) -> Provider:
     """The paper's algorithms as float64 NumPy loops."""
-    tensors = [
-        t[0].detach().double().numpy() for t in make_parameters(shape, "cpu")[:5] if t is not None
-    ]
-    parameters, family = ReferenceParameters(*tensors), GaussianMixture(shape.K)
+    parameters, spec = make_parameters(shape, "cpu"), Spec(GaussianMixture(shape.K))
 
     def density(x: Tensor) -> object:
-        return reference.log_conditionals(x.double().numpy(), parameters, family, "relu")
+        return reference.log_conditionals(Batch(x[None]), parameters, spec)
 
     def step(x: Tensor) -> object:
-        return reference.gradients(x.double().numpy(), parameters, family, "relu")
+        return reference.gradients(Batch(x[None]), parameters, spec)
 
     return Provider(density, step)
 

@@ -99,7 +99,8 @@ def make_rows(module: AbstractDensity, n: int, seed: int = 1) -> torch.Tensor:
     """Rows of the kind that the module takes."""
     generator = Generator().manual_seed(seed)
     x = torch.randn(n, module.n_dimensions, generator=generator, dtype=torch.float64)
-    return (x > 0).double() if isinstance(getattr(module, "family", None), Bernoulli) else x
+    family = getattr(module, "family", None)
+    return (x > 0).double() if family is not None and family.discrete else x
 
 
 @pytest.fixture(params=range(2), ids=lambda s: f"seed{s}")

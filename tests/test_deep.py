@@ -12,11 +12,12 @@ import scipy.stats
 import torch
 from torch import Generator
 
-from rnade import RNADE, RNADESearchCV, load
-from rnade.backends import dispatch, gpu_update, reference, threads, vectorised
+from rnade import RNADE, RNADESearchCV, chunks, load
+from rnade.backends import gpu_update, reference, threads, vectorised
 from rnade.backends.gpu import api as gpu
 from rnade.backends.parameters import Parameters
-from rnade.backends.reference import ReferenceParameters
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 from rnade.families import GaussianMixture
 from rnade.nn import EnsembleModule, FVBNModule, RNADEModule
 from rnade.training import MODERN, Bank, Member, RowSet, train
@@ -55,17 +56,13 @@ def draw(family, size, seed=0, floor=False):
     )
     x = normal(M, B, D)
     order = torch.stack([torch.randperm(D, generator=generator) for _ in range(M)])
-    return (x > 0).double() if family.name == "bernoulli" else x, parameters, order
-
-
-def one_model(parameters, m):
-    return ReferenceParameters(*[None if t is None else t[m].numpy() for t in parameters])
+    return (x > 0).double() if family.discrete else x, parameters, order
 
 
 def with_gradients(function, x, parameters, *upstream):
     """What `function` gives and the gradients of `NAMES`."""
-    leaves = [t.detach().clone().requires_grad_() for t in (x, *parameters.weights)]
-    given = Parameters(*leaves[1:6], parameters.log_floor, *leaves[6:])
+    leaves = [t.detach().clone().requires_grad_() for t in (x, *parameters.trained)]
+    given = parameters._replace(**dict(zip(NAMES[1:], leaves[1:], strict=True)))
     value = function(leaves[0], given)
     return [value.detach(), *torch.autograd.grad(value, leaves, *upstream)]
 
@@ -77,26 +74,24 @@ def with_gradients(function, x, parameters, *upstream):
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "identity"])
 def test_the_reference_agrees_with_finite_differences(name, activation):
     family = FAMILIES[name]
-    x, drawn, order = draw(family, "bank", floor=True)
-    parameters, rows, order = one_model(drawn, 1), x[1].numpy(), order[1].tolist()
-    exact = reference.gradients(rows, parameters, family, activation, order)
+    x, parameters, order = draw(family, "bank", floor=True)
+    batch, spec = Batch(x, order=order), Spec(family, activation)
+    exact = reference.gradients(batch, parameters, spec)
 
     def total(**changed):
-        x = changed.pop("x", rows)
-        return reference.log_conditionals(
-            x, parameters._replace(**changed), family, activation, order
-        ).sum()
+        given = batch._replace(x=changed.pop("x", x))
+        return reference.log_conditionals(given, parameters._replace(**changed), spec).sum()
 
     rng = np.random.default_rng(7)
     for field in NAMES:
-        value = rows if field == "x" else getattr(parameters, field)
+        value = x if field == "x" else getattr(parameters, field)
         for _ in range(3):
-            direction, step = rng.normal(size=value.shape), 1e-6
+            direction, step = torch.tensor(rng.normal(size=value.shape)), 1e-6
             difference = (
                 total(**{field: value + step * direction})
                 - total(**{field: value - step * direction})
             ) / (2 * step)
-            expected = (getattr(exact, field) * direction).sum()
+            expected = (getattr(exact, field) * direction.numpy()).sum()
             assert difference == pytest.approx(expected, rel=1e-6, abs=1e-6), field
 
 
@@ -104,8 +99,8 @@ def test_linear_layers_make_a_gaussian():
     """With identity units, one component and constant scales the joint is Gaussian."""
     family = GaussianMixture(1)
     x, drawn, _ = draw(family, "blocks")
-    p = one_model(drawn, 0)
-    p.V[:, :, [0, 2]] = 0
+    drawn.V[..., [0, 2]] = 0
+    p = Parameters(*(None if t is None else t[0].numpy() for t in drawn))
     D = len(p.W)
     through = np.linalg.multi_dot([np.eye(16) + U for U in p.U])
     A, m = np.zeros((D, D)), np.zeros(D)
@@ -120,7 +115,7 @@ def test_linear_layers_make_a_gaussian():
     joint = scipy.stats.multivariate_normal(
         inverse @ m, inverse @ np.diag(np.exp(2 * p.b[:, 2])) @ inverse.T
     )
-    terms = reference.log_conditionals(x[0].numpy(), p, family, "identity")
+    terms = reference.log_conditionals(Batch(x), drawn, Spec(family, "identity"))[0]
     np.testing.assert_allclose(terms.sum(1), joint.logpdf(x[0].numpy()), rtol=1e-8)
 
 
@@ -133,37 +128,31 @@ def test_values_and_gradients_agree_with_the_reference(name, activation, size, o
     x, parameters, order = draw(family, size, floor=ordered)
     order = order if ordered else None
     value, *gradients = with_gradients(
-        lambda x, p: vectorised.log_conditionals(x, p, family, activation, order).sum((1, 2)),
+        lambda x, p: vectorised.log_conditionals(
+            Batch(x, order=order), p, Spec(family, activation)
+        ).sum((1, 2)),
         x,
         parameters,
         torch.ones(len(x), dtype=torch.float64),
     )
-    for m in range(len(x)):
-        arguments = (
-            x[m].numpy(),
-            one_model(parameters, m),
-            family,
-            activation,
-            None if order is None else order[m].tolist(),
-        )
-        terms = reference.log_conditionals(*arguments)
-        np.testing.assert_allclose(value[m], terms.sum(), rtol=1e-10)
-        expected = reference.gradients(*arguments)
-        for field, g in zip(NAMES, gradients, strict=True):
-            right = getattr(expected, field)
-            scale = max(1, np.abs(right).max())
-            np.testing.assert_allclose(g[m] / scale, right / scale, atol=1e-9, err_msg=field)
+    given = Batch(x, order=order), parameters, Spec(family, activation)
+    terms, expected = reference.log_conditionals(*given), reference.gradients(*given)
+    np.testing.assert_allclose(value, terms.sum((1, 2)), rtol=1e-10)
+    for field, g in zip(NAMES, gradients, strict=True):
+        right = getattr(expected, field)
+        scale = max(1, np.abs(right).max())
+        np.testing.assert_allclose(g / scale, right / scale, atol=1e-9, err_msg=field)
 
 
 def test_gradient_is_exact_by_gradcheck():
     family = FAMILIES["gaussian-1"]
     x, parameters, _ = draw(family, "bank")
     leaves = [t[:1, :2].clone().requires_grad_() for t in (x,)]
-    leaves += [t[:1].clone().requires_grad_() for t in parameters.weights]
+    leaves += [t[:1].clone().requires_grad_() for t in parameters.trained]
 
     def function(x, *t):
-        p = Parameters(*t[:5], None, *t[5:])
-        return vectorised.log_conditionals(x, p, family, "sigmoid")
+        p = parameters._replace(**dict(zip(NAMES[1:], t, strict=True)))
+        return vectorised.log_conditionals(Batch(x), p, Spec(family, "sigmoid"))
 
     assert torch.autograd.gradcheck(function, leaves)
 
@@ -178,7 +167,7 @@ def test_layers_that_do_nothing_leave_a_linear_network():
     p = module.tied_parameters()
     x = torch.randn(5, 4, generator=Generator().manual_seed(1), dtype=torch.float64)
     linear = vectorised.log_conditionals(
-        x[None], p._replace(U=None, u=None), module.family, "identity"
+        Batch(x[None]), p._replace(U=None, u=None), Spec(module.family, "identity")
     )
     torch.testing.assert_close(module.log_conditionals(x), linear[0])
 
@@ -225,7 +214,7 @@ def test_kernel_values_and_gradients(name, activation, size, weighted, monkeypat
     family = FAMILIES[name]
     x, parameters, order = draw(family, size, floor=size == "blocks")
     if size == "blocks":
-        monkeypatch.setattr(gpu, "STORED_ELEMENTS", 1)  # 16 rows at a time
+        monkeypatch.setattr(chunks, "STORED_ELEMENTS", 1)  # 16 rows at a time
     generator = Generator().manual_seed(1)
     weights = torch.rand(x.shape[:2], generator=generator, dtype=torch.float64)
     shape = x.shape[:1] if weighted else x.shape
@@ -234,8 +223,10 @@ def test_kernel_values_and_gradients(name, activation, size, weighted, monkeypat
     def by(backend, weights, order):
         def function(x, p):
             if weighted:
-                return backend.weighted_log_likelihood(x, weights, p, family, activation, order)
-            return backend.log_conditionals(x, p, family, activation, order)
+                return backend.weighted_log_likelihood(
+                    Batch(x, weights, order=order), p, Spec(family, activation)
+                )
+            return backend.log_conditionals(Batch(x, order=order), p, Spec(family, activation))
 
         return function
 
@@ -257,15 +248,17 @@ def test_kernel_precisions(precision, tolerance):
     x, parameters, order = draw(family, "tiles")
     weights = torch.ones(x.shape[:2], dtype=torch.float64)
 
-    def by(backend, weights, order, **more):
+    def by(module, weights, order, **more):
         def function(x, p):
-            return backend.weighted_log_likelihood(x, weights, p, family, "relu", order, **more)
+            return module.weighted_log_likelihood(
+                Batch(x, weights, order=order), p, Spec(family, "relu", **more)
+            )
 
         return function
 
     right = with_gradients(by(vectorised, weights, order), x, parameters)
     got = with_gradients(
-        by(gpu, moved(weights), moved(order), precision=precision),
+        by(gpu, moved(weights), moved(order), backend=f"gpu-{precision}"),
         moved(x),
         Parameters(*map(moved, parameters)),
     )
@@ -282,10 +275,14 @@ def test_kernel_scores_without_a_gradient_and_draws():
     x, parameters, order = draw(family, "blocks")
     single = Parameters(*map(moved, parameters))
     with torch.no_grad():
-        rows = gpu.log_prob(moved(x), single, family, "relu", moved(order))
-        expected = vectorised.log_conditionals(x, parameters, family, "relu", order).sum(-1)
+        rows = gpu.log_prob(Batch(moved(x), order=moved(order)), single, Spec(family, "relu"))
+        expected = vectorised.log_conditionals(
+            Batch(x, order=order), parameters, Spec(family, "relu")
+        ).sum(-1)
         torch.testing.assert_close(rows.cpu().double(), expected, rtol=1e-4, atol=1e-4)
-        drawn = gpu.sample(7, single, family, "relu", generator=Generator(DEVICE).manual_seed(0))
+        drawn = gpu.sample(
+            7, single, Spec(family, "relu"), generator=Generator(DEVICE).manual_seed(0)
+        )
     assert drawn.shape == (1, 7, 3)
 
 
@@ -296,7 +293,7 @@ def test_kernel_products_leave_torch_settings_alone():
     family = FAMILIES["gaussian-1"]
     x, parameters, _ = draw(family, "ones")
     single = Parameters(*map(moved, parameters))
-    gpu.log_conditionals(moved(x), single, family, "relu", precision="tf32")
+    gpu.log_conditionals(Batch(moved(x)), single, Spec(family, "relu", backend="gpu-tf32"))
     assert torch_settings.fp32_precision == before
 
 
@@ -345,12 +342,12 @@ def test_scores_are_made_in_chunks(monkeypatch):
     sizes = []
     plain = vectorised.log_conditionals
 
-    def counted(rows, *arguments, **more):
-        sizes.append(rows.shape[1])
-        return plain(rows, *arguments, **more)
+    def counted(batch, *arguments):
+        sizes.append(batch.x.shape[1])
+        return plain(batch, *arguments)
 
     monkeypatch.setattr(vectorised, "log_conditionals", counted)
-    monkeypatch.setattr(dispatch, "CHUNK_ELEMENTS", 20 * 3 * 5)
+    monkeypatch.setattr(chunks, "ELEMENTS", 20 * 3 * 5)
     with torch.no_grad():
         torch.testing.assert_close(module.log_prob(x), expected)
     assert sizes == [20, 20, 10]

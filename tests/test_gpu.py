@@ -17,12 +17,14 @@ import torch
 from scipy import stats
 from torch import Generator
 
+from rnade import chunks
 from rnade.backends import reference, vectorised
 from rnade.backends.gpu import api as gpu
 from rnade.backends.gpu import launch, stored_launch, tiling
 from rnade.backends.parameters import Parameters
-from rnade.backends.reference import ReferenceParameters
-from rnade.families import AbstractFamily, Bernoulli, GaussianMixture
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
+from rnade.families import AbstractFamily, GaussianMixture
 from tests.conftest import FAMILIES
 from tests.interpreter import assert_passes_under_the_interpreter
 
@@ -53,6 +55,7 @@ SIZES = {
     "tiles": (1, 17, 2, 67, True, False),
     "blocks": (1, 33, 3, 16, False, True),
 }
+NAMES = ("x", "W", "c", "rho", "V", "b")
 CASES = [
     *((name, "relu", size) for name in ("gaussian-4", "laplace-4", "bernoulli") for size in SIZES),
     *((name, "relu", "bank") for name in ("gaussian-1", "laplace-1")),
@@ -81,7 +84,7 @@ def draw(family: AbstractFamily, size: str, seed: int = 0):
         log_floor=normal(M, D) - 1 if floored else None,
     )
     orders = torch.stack([torch.randperm(D, generator=generator) for _ in range(M)])
-    x = (x > 0).double() if isinstance(family, Bernoulli) else x
+    x = (x > 0).double() if family.discrete else x
     return x, parameters, orders if ordered else None
 
 
@@ -93,16 +96,14 @@ def moved(order, *tensors):
 
 def gradients(function, x, parameters, *upstream):
     """What `function` gives and the gradients of x, W, c, rho, V and b."""
-    leaves = [t.detach().clone().requires_grad_() for t in (x, *parameters[:5])]
+    leaves = [t.detach().clone().requires_grad_() for t in (x, *parameters.trained)]
     value = function(leaves[0], Parameters(*leaves[1:], parameters.log_floor))
     return [value.detach(), *torch.autograd.grad(value, leaves, *upstream)]
 
 
 def assert_as_good_as_torch(got, plain, right, allowance=4e-6):
     """Flash-attention's rule: at most twice the error of plain torch in the same precision."""
-    for what, a, b, c in zip(
-        ("value", *["x", "W", "c", "rho", "V", "b"]), got, plain, right, strict=True
-    ):
+    for what, a, b, c in zip(("value", *NAMES), got, plain, right, strict=True):
         a, b, c = (t.detach().cpu().double() for t in (a, b, c))
         assert a.shape == c.shape, what
         scale = c.abs().max().clamp_min(1).item()
@@ -118,20 +119,22 @@ def test_gradient_of_every_term(name, activation, size):
     upstream = torch.randn(x.shape, generator=Generator().manual_seed(1), dtype=torch.float64)
 
     def plain(x, p):
-        return vectorised.log_conditionals(x, p, family, activation, order)
+        return vectorised.log_conditionals(Batch(x, order=order), p, Spec(family, activation))
 
     right = gradients(plain, x, parameters, upstream)
     _, x_32, upstream_32, *rest = moved(None, x, upstream, *parameters)
     p_32 = Parameters(*rest)
     order_32 = None if order is None else order.to(DEVICE)
     float_32 = gradients(
-        lambda x, p: vectorised.log_conditionals(x, p, family, activation, order_32),
+        lambda x, p: vectorised.log_conditionals(
+            Batch(x, order=order_32), p, Spec(family, activation)
+        ),
         x_32,
         p_32,
         upstream_32,
     )
     got = gradients(
-        lambda x, p: gpu.log_conditionals(x, p, family, activation, order_32),
+        lambda x, p: gpu.log_conditionals(Batch(x, order=order_32), p, Spec(family, activation)),
         x_32,
         p_32,
         upstream_32,
@@ -145,15 +148,14 @@ def test_gradient_against_the_reference():
     x, parameters, order = draw(family, "bank")
     order_32, x_32, *rest = moved(order, x, *parameters)
     got = gradients(
-        lambda x, p: gpu.log_prob(x, p, family, "sigmoid", order_32).sum(),
+        lambda x, p: gpu.log_prob(Batch(x, order=order_32), p, Spec(family, "sigmoid")).sum(),
         x_32,
         Parameters(*rest),
     )
-    for m in range(x.shape[0]):
-        one = ReferenceParameters(*[t[m].numpy() for t in parameters[:6]])
-        expected = reference.gradients(x[m].numpy(), one, family, "sigmoid", order[m].tolist())
-        for mine, right in zip(got[1:], (expected.x, *expected[:5]), strict=True):
-            np.testing.assert_allclose(mine[m].cpu(), right, rtol=1e-4, atol=2e-5)
+    expected = reference.gradients(Batch(x, order=order), parameters, Spec(family, "sigmoid"))
+    for name, mine in zip(NAMES, got[1:], strict=True):
+        right = getattr(expected, name)
+        np.testing.assert_allclose(mine.cpu(), right, rtol=1e-4, atol=2e-5, err_msg=name)
 
 
 @needs_kernels
@@ -166,7 +168,7 @@ def test_gradient_of_weighted_log_likelihood(name, chunked, scaled, monkeypatch)
     size = "blocks" if chunked else "bank"
     x, parameters, order = draw(family, size)
     if chunked:
-        monkeypatch.setattr(gpu, "STORED_ELEMENTS", 1)  # 16 rows at a time
+        monkeypatch.setattr(chunks, "STORED_ELEMENTS", 1)  # 16 rows at a time
     generator = Generator().manual_seed(1)
     weights = torch.rand(x.shape[:2], generator=generator, dtype=torch.float64)
     upstream = torch.tensor([2.0, -3.0], dtype=torch.float64)[: x.shape[0]]
@@ -174,7 +176,7 @@ def test_gradient_of_weighted_log_likelihood(name, chunked, scaled, monkeypatch)
     def plain(order, weights):
         def function(x, p):
             terms = vectorised.log_conditionals(
-                x, p, family, "relu", order, scale_mean_gradient=scaled
+                Batch(x, order=order), p, Spec(family, "relu", scale_mean_gradient=scaled)
             )
             return (weights * terms.sum(-1)).sum(-1)
 
@@ -187,7 +189,9 @@ def test_gradient_of_weighted_log_likelihood(name, chunked, scaled, monkeypatch)
     float_32 = gradients(plain(order_32, weights_32), x_32, Parameters(*rest), upstream_32)
     got = gradients(
         lambda x, p: gpu.weighted_log_likelihood(
-            x, weights_32, p, family, "relu", order_32, scale_mean_gradient=scaled
+            Batch(x, weights_32, order=order_32),
+            p,
+            Spec(family, "relu", scale_mean_gradient=scaled),
         ),
         x_32,
         Parameters(*rest),
@@ -204,11 +208,11 @@ def test_gradient_is_bit_for_bit_repeatable_and_reaches_the_weights():
     weights = torch.ones(x.shape[:2], device=DEVICE, requires_grad=True)
 
     def function(x, p):
-        return gpu.weighted_log_likelihood(x, weights, p, family, "relu").sum()
+        return gpu.weighted_log_likelihood(Batch(x, weights), p, Spec(family, "relu")).sum()
 
     first, again = (gradients(function, x_32, Parameters(*rest)) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    rows = gpu.log_prob(x_32, Parameters(*rest), family, "relu")
+    rows = gpu.log_prob(Batch(x_32), Parameters(*rest), Spec(family, "relu"))
     (to_weights,) = torch.autograd.grad(function(x_32, Parameters(*rest)), [weights])
     torch.testing.assert_close(to_weights, rows)
 
@@ -219,12 +223,12 @@ def test_gradient_value_is_the_sum_over_many_programs(monkeypatch):
     monkeypatch.setitem(SIZES, "programs", (1, 17, 65, 4, False, False))
     family = FAMILIES["gaussian-1"]
     x, parameters, _ = draw(family, "programs")
-    right = vectorised.log_conditionals(x, parameters, family, "relu").sum(-1)
-    _, x_32, *rest = moved(None, x, *parameters[:5])
+    right = vectorised.log_conditionals(Batch(x), parameters, Spec(family, "relu")).sum(-1)
+    _, x_32, *rest = moved(None, x, *parameters.trained)
     leaves = Parameters(*(t.requires_grad_() for t in rest))
     weights = torch.rand(right.shape, generator=Generator().manual_seed(1)).to(DEVICE)
     first, again = (
-        gpu.weighted_log_likelihood(x_32, weights, leaves, family, "relu").detach()
+        gpu.weighted_log_likelihood(Batch(x_32, weights), leaves, Spec(family, "relu")).detach()
         for _ in range(2)
     )
     assert torch.equal(first, again)
@@ -244,9 +248,9 @@ def test_gradient_through_strided_parameters_and_rows():
     strided = tied.transpose(1, 2).contiguous().transpose(1, 2)
     fixed = Parameters(p.W, p.c, p.rho, strided, p.b)
     results = [
-        torch.autograd.grad(backend.log_conditionals(shared, fixed, family, "relu").sum(), [tied])[
-            0
-        ]
+        torch.autograd.grad(
+            backend.log_conditionals(Batch(shared), fixed, Spec(family, "relu")).sum(), [tied]
+        )[0]
         for backend in (gpu, vectorised)
     ]
     torch.testing.assert_close(*results)
@@ -259,12 +263,16 @@ def test_gradient_of_no_rows_is_zero():
     _, x_32, *rest = moved(None, x[:, :0], *parameters)
     weights = x_32.new_empty(2, 0)
     for function in (
-        lambda x, p: gpu.log_prob(x, p, family, "relu").sum(),
-        lambda x, p: gpu.weighted_log_likelihood(x, weights, p, family, "relu").sum(),
+        lambda x, p: gpu.log_prob(Batch(x), p, Spec(family, "relu")).sum(),
+        lambda x, p: gpu.weighted_log_likelihood(Batch(x, weights), p, Spec(family, "relu")).sum(),
     ):
         for t in gradients(function, x_32, Parameters(*rest)):
             assert (t == 0).all()
-    assert gpu.log_conditionals(x_32, Parameters(*rest), family, "relu").shape == (2, 0, 3)
+    assert gpu.log_conditionals(Batch(x_32), Parameters(*rest), Spec(family, "relu")).shape == (
+        2,
+        0,
+        3,
+    )
 
 
 @needs_kernels
@@ -281,7 +289,7 @@ def test_gradient_is_finite_for_run_away_outputs():
         results = [
             gradients(
                 lambda x, p, b=backend, f=family, o=order_32: b.log_conditionals(
-                    x, p, f, "relu", o
+                    Batch(x, order=o), p, Spec(f, "relu")
                 ).sum(),
                 x_32,
                 Parameters(*rest),
@@ -306,7 +314,7 @@ def test_gradient_is_the_same_for_large_outputs_of_the_fractions():
             order_32, x_32, *rest = moved(order, x, *parameters)
 
             def total(x, p, family=family, order=order_32):
-                return gpu.log_conditionals(x, p, family, "relu", order).sum()
+                return gpu.log_conditionals(Batch(x, order=order), p, Spec(family, "relu")).sum()
 
             terms = total(x_32, Parameters(*rest))
             results.append([terms, *gradients(total, x_32, Parameters(*rest))])
@@ -320,7 +328,7 @@ def test_gradient_of_a_gradient_is_refused():
     x, parameters, _ = draw(family, "ones")
     _, x_32, *rest = moved(None, x, *parameters)
     x_32.requires_grad_()
-    value = gpu.log_prob(x_32, Parameters(*rest), family, "relu").sum()
+    value = gpu.log_prob(Batch(x_32), Parameters(*rest), Spec(family, "relu")).sum()
     with pytest.raises(RuntimeError, match="first derivatives only; use backend='vectorised'"):
         torch.autograd.grad(value, [x_32], create_graph=True)
 
@@ -346,8 +354,10 @@ def test_density_on_chip(name, activation, size, on_chip):
     family = FAMILIES[name]
     x, parameters, order = draw(family, size)
     order_32, x_32, *rest = moved(order, x, *parameters)
-    arguments = (x_32, Parameters(*rest), family, activation, order_32)
-    right = vectorised.log_conditionals(x, parameters, family, activation, order)
+    arguments = (Batch(x_32, order=order_32), Parameters(*rest), Spec(family, activation))
+    right = vectorised.log_conditionals(
+        Batch(x, order=order), parameters, Spec(family, activation)
+    )
     plain = vectorised.log_conditionals(*arguments)
     assert_as_good_as_torch(
         [gpu.log_conditionals(*arguments), *[torch.zeros(1)] * 6],
@@ -364,9 +374,9 @@ def test_density_of_few_rows_takes_the_stored_path(size, monkeypatch):
     family = FAMILIES["laplace-4"]
     x, parameters, order = draw(family, size)
     order_32, x_32, *rest = moved(order, x, *parameters)
-    arguments = (x_32, Parameters(*rest), family, "relu", order_32)
+    arguments = (Batch(x_32, order=order_32), Parameters(*rest), Spec(family))
     monkeypatch.setattr(launch, "density", None)
-    monkeypatch.setattr(gpu, "STORED_ELEMENTS", 1)
+    monkeypatch.setattr(chunks, "STORED_ELEMENTS", 1)
     plain = vectorised.log_conditionals(*arguments)
     torch.testing.assert_close(gpu.log_conditionals(*arguments), plain, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(gpu.log_prob(*arguments), plain.sum(-1), rtol=1e-5, atol=1e-5)
@@ -379,15 +389,16 @@ def test_density_in_lower_precision(precision, tolerance, on_chip):
     family = FAMILIES["gaussian-4"]
     x, parameters, order = draw(family, "tiles")
     order_32, x_32, *rest = moved(order, x, *parameters)
-    arguments = (x_32, Parameters(*rest), family, "relu", order_32)
+    arguments = (Batch(x_32, order=order_32), Parameters(*rest), Spec(family))
     exact = vectorised.log_conditionals(*arguments)
-    chip = gpu.log_conditionals(*arguments, precision=precision)
+    coarse = Spec(family, backend=f"gpu-{precision}")
+    chip = gpu.log_conditionals(*arguments[:2], coarse)
     error = (chip - exact).abs().max().item()
     assert error < tolerance
     assert error > 1e-4 or (precision == "tf32" and INTERPRETING)
     assert on_chip
     with pytest.raises(ValueError, match="Did you mean 'tf32'"):
-        gpu.log_prob(*arguments, precision="tf23")
+        gpu.log_prob(*arguments[:2], Spec(family, backend="gpu-tf23"))
 
 
 @needs_kernels
@@ -402,15 +413,9 @@ def test_density_of_extreme_rows(on_chip):
         parameters.b[..., 2 * K :] = np.log(1e-6)
         parameters.V[..., 2 * K :] = 0
         _, x_32, *rest = moved(None, x, *parameters)
-        arguments = (x_32, Parameters(*rest), family, "relu")
-        right = vectorised.log_conditionals(x, parameters, family, "relu")
-        stored, _ = stored_launch.evaluate(
-            gpu.Request(family, "relu", None, None, False, "exact"),
-            *arguments[:2],
-            None,
-            gradient=False,
-            gradient_x=False,
-        )
+        arguments = (Batch(x_32), Parameters(*rest), Spec(family))
+        right = vectorised.log_conditionals(Batch(x), parameters, Spec(family, "relu"))
+        stored, _ = stored_launch.evaluate(*arguments, gradient=False, gradient_x=False)
         for terms in (gpu.log_conditionals(*arguments), stored):
             assert torch.isfinite(terms).all()
             np.testing.assert_allclose(terms.cpu(), right, rtol=2e-4)
@@ -428,10 +433,12 @@ def test_density_of_a_row_with_nan_is_nan_and_no_other(name, activation, on_chip
     x[0, 2, 1] = torch.nan
     _, x_32, *rest = moved(None, x, *parameters)
     p = Parameters(*rest)
-    expected = torch.isnan(vectorised.log_conditionals(x_32, p, family, activation))
-    assert torch.equal(torch.isnan(gpu.log_conditionals(x_32, p, family, activation)), expected)
+    expected = torch.isnan(vectorised.log_conditionals(Batch(x_32), p, Spec(family, activation)))
+    assert torch.equal(
+        torch.isnan(gpu.log_conditionals(Batch(x_32), p, Spec(family, activation))), expected
+    )
     p.W.requires_grad_()
-    stored = gpu.log_conditionals(x_32, p, family, activation)
+    stored = gpu.log_conditionals(Batch(x_32), p, Spec(family, activation))
     assert torch.equal(torch.isnan(stored), expected)
 
 
@@ -452,11 +459,11 @@ def test_sampling_follows_the_conditionals(name, size, seed):
     order_32, *rest = moved(order, *parameters)
     p = Parameters(*rest)
     generator = Generator(DEVICE).manual_seed(seed)
-    x = gpu.sample(400, p, family, "relu", order_32, generator=generator)
-    z = vectorised.outputs(x, p, "relu", order_32)
+    x = gpu.sample(400, p, Spec(family, "relu"), order=order_32, generator=generator)
+    z = vectorised.outputs(Batch(x, order=order_32), p, Spec(family, "relu"))
     floor = None if p.log_floor is None else p.log_floor[:, :, None]
     v = family.cdf(x.transpose(1, 2), z, floor).cpu().double().numpy()  # (M, D, n)
-    if isinstance(family, Bernoulli):
+    if family.discrete:
         probability = torch.sigmoid(z.squeeze(-1)).cpu().double().numpy()
         excess = x.transpose(1, 2).cpu().double().numpy() - probability
         spread = np.sqrt((probability * (1 - probability)).sum(-1))
@@ -475,11 +482,11 @@ def test_sampling_is_repeatable_and_in_pieces(monkeypatch):
 
     def sample(seed):
         generator = Generator(DEVICE).manual_seed(seed)
-        return gpu.sample(70, p, family, "relu", order_32, generator=generator)
+        return gpu.sample(70, p, Spec(family, "relu"), order=order_32, generator=generator)
 
     assert torch.equal(sample(0), sample(0))
     assert not torch.equal(sample(0), sample(1))
-    monkeypatch.setattr(gpu, "DRAWN_ELEMENTS", 32 * 6)  # 32 rows at a time
+    monkeypatch.setattr(chunks, "ELEMENTS", 32 * 6)  # 32 rows at a time
     pieces = sample(0)
     assert torch.isfinite(pieces).all()
     assert pieces.unique().numel() == pieces.numel()
@@ -495,9 +502,8 @@ def test_sampling_between_bounds_is_left_to_plain_torch():
         backend.sample(
             50,
             Parameters(*rest),
-            family,
-            "relu",
-            order_32,
+            Spec(family, "relu"),
+            order=order_32,
             generator=Generator(DEVICE).manual_seed(0),
             **bounds,
         )
@@ -516,10 +522,10 @@ def test_import_does_not_load_triton():
 def test_supports_says_why_not(monkeypatch):
     family = GaussianMixture(2)
     _, parameters, _ = draw(family, "bank")
-    single = Parameters(*[t.float() for t in parameters[:6]])
+    single = Parameters(*[None if t is None else t.float() for t in parameters])
 
     def reason(p=single, f=family):
-        return gpu.supports(p, f, "relu")
+        return gpu.supports(p, Spec(f, "relu"))
 
     monkeypatch.setattr(gpu, "_has_triton", lambda: False)
     assert reason() == "Triton is not installed"
@@ -546,8 +552,8 @@ def test_what_cannot_be_served_raises(monkeypatch):
     monkeypatch.setattr(gpu, "_has_triton", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="GPU kernels cannot serve: there is no CUDA device"):
-        gpu.log_prob(x, parameters, family, "relu")
+        gpu.log_prob(Batch(x), parameters, Spec(family, "relu"))
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    single = Parameters(*[t.float() for t in parameters[:6]])
+    single = Parameters(*[None if t is None else t.float() for t in parameters])
     with pytest.raises(ValueError, match="Expected x in float32 on cpu; got torch.float64"):
-        gpu.log_prob(x, single, family, "relu")
+        gpu.log_prob(Batch(x), single, Spec(family, "relu"))

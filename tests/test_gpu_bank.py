@@ -12,6 +12,8 @@ from rnade.backends.gpu import api as gpu
 from rnade.backends.gpu import bank_launch as bank
 from rnade.backends.gpu import tiling
 from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 from rnade.families import GaussianMixture, LaplaceMixture
 from rnade.training import ledger, optimisers
 from rnade.training.ledger import Ledger
@@ -52,11 +54,15 @@ def launches(monkeypatch):
     return counted
 
 
-def weighted(backend, weights, family, activation, order, **more):
+def weighted(by, weights, family, activation, order, **more):
     def function(x, p):
-        if backend is gpu:
-            return gpu.weighted_log_likelihood(x, weights, p, family, activation, order, **more)
-        terms = vectorised.log_conditionals(x, p, family, activation, order, **more)
+        if by is gpu:
+            return gpu.weighted_log_likelihood(
+                Batch(x, weights, order=order), p, Spec(family, activation, **more)
+            )
+        terms = vectorised.log_conditionals(
+            Batch(x, order=order), p, Spec(family, activation, **more)
+        )
         return (weights * terms.sum(-1)).sum(-1)
 
     return function
@@ -64,7 +70,7 @@ def weighted(backend, weights, family, activation, order, **more):
 
 def value_and_gradients(function, x, parameters, upstream):
     """What `function` gives, and gradients of W, c, rho, V and b; in x's place a 0."""
-    leaves = [t.detach().clone().requires_grad_() for t in parameters[:5]]
+    leaves = [t.detach().clone().requires_grad_() for t in parameters.trained]
     value = function(x, Parameters(*leaves, parameters.log_floor))
     return [value.detach(), x.new_zeros(1), *torch.autograd.grad(value, leaves, upstream)]
 
@@ -110,11 +116,13 @@ def test_bank_terms(name, activation, size, launches):
         (vectorised, single),
         (gpu, single),
     ):
-        terms.append([backend.log_conditionals(x, p, family, activation, order)])
+        terms.append(
+            [backend.log_conditionals(Batch(x, order=order), p, Spec(family, activation))]
+        )
     right, plain, got = ([*t, *[torch.zeros(1)] * 6] for t in terms)
     assert_as_good_as_torch(got, plain, right)
     x, _, _, p, order = single
-    summed = gpu.log_prob(x, p, family, activation, order)
+    summed = gpu.log_prob(Batch(x, order=order), p, Spec(family, activation))
     torch.testing.assert_close(summed, got[0].sum(-1), rtol=1e-6, atol=1e-6)
     assert len(launches) == 2
 
@@ -146,7 +154,7 @@ def test_bank_in_lower_precision(precision, tolerance, launches):
     _, (x, weights, upstream, p, order) = prepared(family, "tiles")
     exact, coarse = (
         value_and_gradients(
-            weighted(gpu, weights, family, "relu", order, precision=name), x, p, upstream
+            weighted(gpu, weights, family, "relu", order, backend=f"gpu-{name}"), x, p, upstream
         )
         for name in ("exact", precision)
     )
@@ -165,7 +173,7 @@ def test_a_member_does_not_depend_on_who_is_beside_it(launches):
     p.W[1] = torch.nan
 
     def result(members):
-        mine = Parameters(*(t[members] for t in p[:6]))
+        mine = Parameters(*(None if t is None else t[members] for t in p))
         function = weighted(gpu, weights[members], family, "relu", order[members])
         return value_and_gradients(function, x[members], mine, x.new_ones(len(members)))
 
@@ -184,16 +192,18 @@ def test_bank_where_a_gradient_of_rows_is_wanted_or_sizes_are_too_large(launches
     family = FAMILIES["gaussian-4"]
     _, (x, weights, _, p, order) = prepared(family, "bank")
     (dx,) = torch.autograd.grad(
-        gpu.weighted_log_likelihood(x.requires_grad_(), weights, p, family, "relu", order).sum(),
+        gpu.weighted_log_likelihood(
+            Batch(x.requires_grad_(), weights, order=order), p, Spec(family, "relu")
+        ).sum(),
         [x],
     )
     assert torch.isfinite(dx).all()
-    request = gpu.Request(family, "relu", None, None, False, "exact")
-    assert bank.fits(request, x, p)
+    given = Batch(x), p, Spec(family)
+    assert bank.fits(*given)
     for name, limit in (("BANK_MODELS", 3), ("BANK_DIMENSIONS", 2), ("BANK_HIDDEN", 4)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(tiling, name, limit)
-            assert not bank.fits(request, x, p)
+            assert not bank.fits(*given)
     assert not launches
 
 
@@ -202,7 +212,7 @@ def test_bank_gradient_of_a_gradient_is_refused(launches):
     family = FAMILIES["gaussian-4"]
     _, (x, weights, _, p, _) = prepared(family, "ones")
     p.W.requires_grad_()
-    value = gpu.weighted_log_likelihood(x, weights, p, family, "relu").sum()
+    value = gpu.weighted_log_likelihood(Batch(x, weights), p, Spec(family, "relu")).sum()
     with pytest.raises(RuntimeError, match="first derivatives only; use backend='vectorised'"):
         torch.autograd.grad(value, [p.W], create_graph=True)
     assert launches

@@ -12,6 +12,8 @@ from torch import Generator
 from rnade.backends import networks
 from rnade.backends.gpu import networks_launch
 from rnade.backends.networks import Networks
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 from rnade.families import Bernoulli, GaussianMixture, LaplaceMixture
 from tests.interpreter import assert_passes_under_the_interpreter
 from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
@@ -63,10 +65,10 @@ def draw(family, size, dtype=torch.float64, device="cpu"):
 
 def gradients(x, weights, made, family, activation, scaled):
     """The weighted sums and their gradients to W, c, V and b, each model's times its number."""
-    leaves = [t.detach().clone().requires_grad_() for t in made[:4]]
-    value = networks.weighted_log_likelihood(
-        x, weights, Networks(*leaves, *made[4:]), family, activation, scale_mean_gradient=scaled
-    )
+    leaves = [t.detach().clone().requires_grad_() for t in made.trained]
+    given = made._replace(**dict(zip("WcVb", leaves, strict=True)))
+    spec = Spec(family, activation, scale_mean_gradient=scaled)
+    value = networks.weighted_log_likelihood(Batch(x, weights), given, spec)
     upstream = torch.arange(1, len(value) + 1).to(value)
     return [value.detach(), *torch.autograd.grad(value, leaves, upstream)]
 
@@ -75,7 +77,7 @@ def test_densities_are_those_of_scipy():
     """Network by network and row by row, in NumPy."""
     family = GaussianMixture(3)
     x, _, made = draw(family, "bank")
-    got = networks.log_prob(x, made, family, "relu").numpy()
+    got = networks.log_prob(Batch(x), made, Spec(family, "relu")).numpy()
     W, c, V, b, own, seen, log_floor = (t.numpy() for t in made)
     for m in range(len(x)):
         for row, value in zip(x[m].numpy(), got[m], strict=True):
@@ -107,11 +109,11 @@ def test_kernel_gradient(family, activation, size, scaled):
 def test_kernel_value(family, activation, size, monkeypatch):
     monkeypatch.setattr(networks_launch, "SCORED_ROWS", 64)
     x, _, made = draw(family, size)
-    right = networks.log_prob(x, made, family, activation)
+    right = networks.log_prob(Batch(x), made, Spec(family, activation))
     x, _, made = draw(family, size, torch.float32, DEVICE)
     with torch.no_grad():
-        got = networks.log_prob(x, made, family, activation)
-        shared = networks.log_prob(x[:1].expand_as(x), made, family, activation)
+        got = networks.log_prob(Batch(x), made, Spec(family, activation))
+        shared = networks.log_prob(Batch(x[:1].expand_as(x)), made, Spec(family, activation))
     torch.testing.assert_close(got.cpu().double(), right, rtol=2e-5, atol=2e-5)
     torch.testing.assert_close(shared[0], got[0], rtol=0, atol=0)
 

@@ -206,8 +206,7 @@ def test_chunks_change_nothing(name, monkeypatch):
     x = make_rows(module, 23)
     with torch.no_grad():
         whole = module.log_prob(x)
-        monkeypatch.setattr("rnade.backends.dispatch.CHUNK_ELEMENTS", 40)
-        monkeypatch.setattr("rnade.nn.fvbn.CHUNK_ELEMENTS", 40)
+        monkeypatch.setattr("rnade.chunks.ELEMENTS", 40)
         monkeypatch.setattr("rnade.nn.mixture.AbstractGaussianMixture.chunk_rows", lambda m: 7)
         in_chunks = module.log_prob(x)
         drawn = module.sample(9, Generator().manual_seed(0))

@@ -7,8 +7,8 @@ from torch import Generator
 
 from rnade.backends import reference, vectorised
 from rnade.backends.parameters import Parameters
-from rnade.backends.reference import ReferenceParameters
-from rnade.families import Bernoulli
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 from tests.conftest import FAMILIES
 
 
@@ -28,11 +28,7 @@ def draw(family, M, D, H, B, seed=0, floor=False, dtype=torch.float64):
         log_floor=-1 + 0.1 * normal(M, D) if floor else None,
     )
     x = normal(M, B, D)
-    return (x > 0).to(dtype) if isinstance(family, Bernoulli) else x, parameters
-
-
-def one_model(parameters, m):
-    return ReferenceParameters(*[None if t is None else t[m].numpy() for t in parameters])
+    return (x > 0).to(dtype) if family.discrete else x, parameters
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -49,24 +45,14 @@ def test_values_and_gradients_agree_with_the_reference(
     x, parameters = draw(family, M, D, H, B, floor=floor)
     generator = Generator().manual_seed(5)
     order = torch.stack([torch.randperm(D, generator=generator) for _ in range(M)])
-    leaves = [t.requires_grad_() for t in (*parameters[:5], x)]
-    terms = vectorised.log_conditionals(
-        x, parameters, family, activation, order if ordered else None
-    )
+    leaves = [t.requires_grad_() for t in (*parameters.trained, x)]
+    given = Batch(x, order=order if ordered else None), parameters, Spec(family, activation)
+    terms = vectorised.log_conditionals(*given)
     gradients = torch.autograd.grad(terms.sum(), leaves)
-    for m in range(M):
-        arguments = (
-            x[m].detach().numpy(),
-            one_model(Parameters(*[None if t is None else t.detach() for t in parameters]), m),
-            family,
-            activation,
-            order[m].tolist() if ordered else None,
-        )
-        np.testing.assert_allclose(
-            terms[m].detach(), reference.log_conditionals(*arguments), rtol=1e-10, atol=1e-10
-        )
-        for g, expected in zip(gradients, reference.gradients(*arguments)[:6], strict=True):
-            np.testing.assert_allclose(g[m], expected, rtol=1e-9, atol=1e-10)
+    right = reference.log_conditionals(*given)
+    np.testing.assert_allclose(terms.detach(), right, rtol=1e-10, atol=1e-10)
+    for g, expected in zip(gradients, reference.gradients(*given), strict=False):
+        np.testing.assert_allclose(g, expected, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -77,11 +63,13 @@ def test_a_bank_is_its_members(name, ordered):
     M, D, B = 3, 4, 6
     x, parameters = draw(family, M, D, 5, B)
     order = torch.stack([torch.arange(D).roll(m) for m in range(M)]) if ordered else None
-    together = vectorised.log_conditionals(x, parameters, family, "relu", order)
+    together = vectorised.log_conditionals(Batch(x, order=order), parameters, Spec(family, "relu"))
     for m in range(M):
         member = Parameters(*[None if t is None else t[m : m + 1] for t in parameters])
         alone = vectorised.log_conditionals(
-            x[m : m + 1], member, family, "relu", None if order is None else order[m : m + 1]
+            Batch(x[m : m + 1], order=None if order is None else order[m : m + 1]),
+            member,
+            Spec(family, "relu"),
         )
         torch.testing.assert_close(alone[0], together[m])
 
@@ -95,22 +83,21 @@ def test_extreme_rows_agree_with_the_reference():
         K = family.n_components
         parameters.b[..., 2 * K :] = np.log(1e-6)
         parameters.V[..., 2 * K :] = 0
-        terms = vectorised.log_conditionals(x, parameters, family, "relu")
-        expected = reference.log_conditionals(
-            x[0].numpy(), one_model(parameters, 0), family, "relu"
-        )
+        given = Batch(x), parameters, Spec(family)
+        terms = vectorised.log_conditionals(*given)
+        expected = reference.log_conditionals(*given)
         assert torch.isfinite(terms).all()
-        np.testing.assert_allclose(terms[0], expected, rtol=1e-10)
+        np.testing.assert_allclose(terms, expected, rtol=1e-10)
 
 
 def test_gradient_is_exact_by_gradcheck():
     family = FAMILIES["gaussian-4"]
     x, parameters = draw(family, 1, 3, 2, 2, floor=True)
-    leaves = [t.requires_grad_() for t in (x, *parameters[:5])]
+    leaves = [t.requires_grad_() for t in (x, *parameters.trained)]
 
     def function(x, *tensors):
         return vectorised.log_conditionals(
-            x, Parameters(*tensors, parameters.log_floor), family, "sigmoid"
+            Batch(x), Parameters(*tensors, parameters.log_floor), Spec(family, "sigmoid")
         )
 
     assert torch.autograd.gradcheck(function, leaves)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -13,14 +14,25 @@ class Batch(NamedTuple):
     x : Tensor of shape (M, B, D)
         Values; what stands in a cell that is not observed does not matter.
     weights : Tensor of shape (M, B) or None
-        Weights of the rows; None for 1 each.
+        Weights of the rows; None for 1 each. Kernels may be given (M, B, D), weights of cells.
     seen : bool Tensor of shape (M, B, D) or None
         Which cells are observed; None for all.
     order : Tensor of shape (M, D) or None
-        Which dimension comes first, second and so on; None for each model's own order.
+        Which dimension comes first, second and so on; None for each model's own order, and in
+        kernels for the columns as they are.
     """
 
     x: Tensor
     weights: Tensor | None = None
     seen: Tensor | None = None
     order: Tensor | None = None
+
+    def rows(self, at: slice) -> "Batch":
+        """Some of the rows, as views."""
+        weights = None if self.weights is None else self.weights[:, at]
+        seen = None if self.seen is None else self.seen[:, at]
+        return Batch(self.x[:, at], weights, seen, self.order)
+
+    def filled(self) -> Tensor:
+        """The values, with 0 in cells that are not observed: there they add nothing to a."""
+        return self.x if self.seen is None else torch.where(self.seen, self.x, 0.0)

@@ -2,5 +2,6 @@
 
 from rnade.backends.dispatch import Choice, choose
 from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
 
-__all__ = ["Choice", "Parameters", "choose"]
+__all__ = ["Choice", "Parameters", "Spec", "choose"]

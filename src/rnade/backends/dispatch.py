@@ -15,15 +15,13 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from rnade.backends import vectorised
-from rnade.backends.parameters import Activation, Parameters
+from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 from rnade.checks import unknown_name
-from rnade.families.base import AbstractFamily
+from rnade.chunks import rows_at_a_time
 
 BACKENDS = ("auto", "vectorised", "cpu", "gpu", "gpu-tf32", "gpu-bf16")
-
-# Elements of the largest tensor that the vectorised backend may make when it works in chunks:
-# 64 MiB in float32, which is small beside any machine's memory and large enough to be fast.
-CHUNK_ELEMENTS = 2**24
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,6 @@ class Choice:
         """The backend itself. Loaded on first use: numba and Triton are slow to import."""
         return _module(self.name)
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Arguments that only this backend takes."""
-        return {"precision": self.precision} if self.name == "gpu" else {}
-
 
 @cache
 def _module(name: str) -> Any:
@@ -60,8 +53,8 @@ def _module(name: str) -> Any:
 
 
 @cache
-def _fused(name: str) -> Choice:
-    return Choice(name, "fused kernels for this device")
+def _fused(on_gpu: bool) -> Choice:
+    return Choice("gpu" if on_gpu else "cpu", "fused kernels for this device")
 
 
 @cache
@@ -70,134 +63,104 @@ def _asked(backend: str) -> Choice:
     return Choice(name, "asked for", precision or "exact")
 
 
-def choose(
-    parameters: Parameters, family: AbstractFamily, activation: Activation, backend: str = "auto"
-) -> Choice:
+def choose(parameters: Parameters, spec: Spec) -> Choice:
     """Say which backend computes with these parameters, and why.
 
     Parameters
     ----------
     parameters : Parameters
         Their device, dtype and shape decide.
-    family : AbstractFamily
-    activation : "relu", "sigmoid" or "identity"
-    backend : {"auto", "vectorised", "cpu", "gpu", "gpu-tf32", "gpu-bf16"}
-        "auto" takes the fused kernels of the parameters' device where they can serve, and plain
-        torch elsewhere. A name is taken at its word: a ValueError says why it cannot be.
-        "gpu" computes products as exactly as float32 does; the other two are faster and coarser.
+    spec : Spec
+        Of its backends "auto" takes the fused kernels of the parameters' device where they can
+        serve, and plain torch ("vectorised") elsewhere. Any other name, "vectorised", "cpu",
+        "gpu", "gpu-tf32" or "gpu-bf16", is taken at its word: a ValueError says why it cannot be.
+        "gpu" computes products as exactly as float32 does; "gpu-tf32" and "gpu-bf16" are faster
+        and coarser.
     """
+    backend = spec.backend
     if backend not in BACKENDS:
         raise unknown_name(backend, list(BACKENDS), "backend")
     if backend == "vectorised":
         return _asked(backend)
+    choice = _asked(backend) if backend != "auto" else _fused(parameters.W.is_cuda)
+    why_not = choice.module.supports(parameters, spec)
+    if why_not is None:
+        return choice
     if backend == "auto":
-        fused = _fused("gpu" if parameters.W.is_cuda else "cpu")
-        why_not = fused.module.supports(parameters, family, activation)
-        return fused if why_not is None else Choice("vectorised", f"plain torch, since {why_not}")
-    asked = _asked(backend)
-    why_not = asked.module.supports(parameters, family, activation)
-    if why_not is not None:
-        raise ValueError(f"backend={backend!r} was asked for, but {why_not}.")
-    return asked
+        return Choice("vectorised", f"plain torch, since {why_not}")
+    raise ValueError(f"backend={backend!r} was asked for, but {why_not}.")
 
 
-def log_conditionals(
-    x: Float[Tensor, "M B D"],
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-    *,
-    scale_mean_gradient: bool = False,
-    backend: str = "auto",
-) -> Float[Tensor, "M B D"]:
+def log_conditionals(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M B D"]:
     """The D terms log p(x_d | x_<d) of each row, by the backend that `choose` names.
 
-    Where no gradient is wanted, memory does not grow with the number of rows times D times H.
+    Of a cell that is not seen the term is 0. Where no gradient is wanted, memory does not grow
+    with the number of rows times D times H.
     """
-    choice = choose(parameters, family, activation, backend)
+    terms = _by_rows("log_conditionals", _complete(batch), parameters, spec)
+    return terms if batch.seen is None else torch.where(batch.seen, terms, 0.0)
 
-    def compute(rows: Tensor) -> Tensor:
-        terms: Tensor = choice.module.log_conditionals(
-            rows,
-            parameters,
-            family,
-            activation,
-            order,
-            scale_mean_gradient=scale_mean_gradient,
-            **choice.options,
-        )
-        return terms
 
-    if choice.name != "vectorised" or torch.is_grad_enabled():
-        return compute(x)
-    M, D, H = parameters.W.shape
-    return _in_chunks(compute, x, max(1, CHUNK_ELEMENTS // (M * D * H)))
+def log_prob(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M B"]:
+    """Log density of what is seen of each row, in nats: the sum of `log_conditionals`."""
+    if batch.seen is not None:
+        return log_conditionals(batch, parameters, spec).sum(-1)
+    return _by_rows("log_prob", batch, parameters, spec)
 
 
 def weighted_log_likelihood(
-    x: Float[Tensor, "M B D"],
-    weights: Float[Tensor, "M B"],
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-    *,
-    scale_mean_gradient: bool = False,
-    backend: str = "auto",
+    batch: Batch, parameters: Parameters, spec: Spec
 ) -> Float[Tensor, " M"]:
     """Sum over rows of weight times log density, for each model: what training differentiates.
 
     A scalar for each model lets the fused backends compute value and gradient in one pass.
     """
-    choice = choose(parameters, family, activation, backend)
-    value: Tensor = choice.module.weighted_log_likelihood(
-        x,
-        weights,
-        parameters,
-        family,
-        activation,
-        order,
-        scale_mean_gradient=scale_mean_gradient,
-        **choice.options,
-    )
+    backend = choose(parameters, spec).module
+    value: Tensor = backend.weighted_log_likelihood(_complete(batch), parameters, spec)
     return value
 
 
 def sample(
     n: int,
     parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
+    spec: Spec,
     *,
+    order: Int[Tensor, "M D"] | None = None,
     generator: Generator,
     low: Float[Tensor, " D"] | None = None,
     high: Float[Tensor, " D"] | None = None,
-    backend: str = "auto",
 ) -> Float[Tensor, "M n D"]:
     """Exact draws, in chunks of rows."""
-    choice = choose(parameters, family, activation, backend)
+    backend = choose(parameters, spec).module
     M, _, H = parameters.W.shape
-    largest = max(1, CHUNK_ELEMENTS // (M * max(H, family.n_outputs)))
+    largest = rows_at_a_time(M * max(H, spec.family.n_outputs))
+    given = {"order": order, "generator": generator, "low": low, "high": high}
     pieces = [
-        choice.module.sample(
-            min(largest, n - start),
-            parameters,
-            family,
-            activation,
-            order,
-            generator=generator,
-            low=low,
-            high=high,
-            **choice.options,
-        )
+        backend.sample(min(largest, n - start), parameters, spec, **given)
         for start in range(0, n, largest)
     ]
     return torch.cat(pieces, dim=1)
 
 
-def _in_chunks(compute: Callable[[Tensor], Tensor], x: Tensor, rows: int) -> Tensor:
-    if x.shape[1] <= rows:
-        return compute(x)
-    return torch.cat([compute(piece) for piece in torch.split(x, rows, dim=1)], dim=1)
+def _complete(batch: Batch) -> Batch:
+    """The batch as kernels take it, which know of no missing cells.
+
+    A value of 0 adds nothing to a, and weights of cells leave out the terms of those not seen.
+    """
+    x, weights, seen, order = batch
+    if seen is None:
+        return batch
+    weights = seen.to(x) if weights is None else weights[..., None] * seen
+    return Batch(batch.filled(), weights, None, order)
+
+
+def _by_rows(name: str, batch: Batch, parameters: Parameters, spec: Spec) -> Tensor:
+    """What a backend's function gives for each row, in chunks where plain torch may need them."""
+    choice = choose(parameters, spec)
+    compute: Callable[..., Tensor] = getattr(choice.module, name)
+    M, D, H = parameters.W.shape
+    B, size = batch.x.shape[1], rows_at_a_time(M * D * H)
+    if choice.name != "vectorised" or torch.is_grad_enabled() or B <= size:
+        return compute(batch, parameters, spec)
+    pieces = [batch.rows(slice(start, start + size)) for start in range(0, B, size)]
+    return torch.cat([compute(piece, parameters, spec) for piece in pieces], dim=1)

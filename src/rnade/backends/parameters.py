@@ -1,12 +1,9 @@
 """The tensors of a tied autoregressive network, with their leading model axis."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
-
-from rnade.checks import unknown_name
-
-Activation = Literal["relu", "sigmoid", "identity"]
 
 
 class Parameters(NamedTuple):
@@ -41,14 +38,11 @@ class Parameters(NamedTuple):
     u: Tensor | None = None
 
     @property
-    def weights(self) -> list[Tensor]:
-        """Tensors that are trained: all but the floor, without those that are not there."""
-        return [t for t in (*self[:5], self.U, self.u) if t is not None]
+    def trained(self) -> list[Tensor]:
+        """Tensors that have gradients: all but the floor, without those that are not there."""
+        all_of_them = (self.W, self.c, self.rho, self.V, self.b, self.U, self.u)
+        return [t for t in all_of_them if t is not None]
 
-
-def check_activation(name: object) -> Activation:
-    """Return `name` if it is an activation, else raise an error that gives the nearest one."""
-    known = get_args(Activation)
-    if name not in known:
-        raise unknown_name(name, list(known), "activation")
-    return name  # type: ignore[return-value]
+    def wants_gradient(self, x: Tensor) -> bool:
+        """Whether a gradient of the rows x or of a parameter will be asked for."""
+        return torch.is_grad_enabled() and any(t.requires_grad for t in (x, *self.trained))

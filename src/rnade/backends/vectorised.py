@@ -8,32 +8,29 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from rnade.backends.parameters import Activation, Parameters
-from rnade.families.base import AbstractFamily
+from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Activation, Spec
+from rnade.batch import Batch
 
 
-def outputs(
-    x: Float[Tensor, "M B D"],
-    parameters: Parameters,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-) -> Float[Tensor, "M D B P"]:
+def outputs(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M D B P"]:
     """The numbers z_d = V_d' h_d + b_d for every dimension, from which a family makes densities.
 
-    With an `order`, dimension `order[m, 0]` comes first, `order[m, 1]` second and so on; the
-    result is laid out by dimension all the same.
+    With an order, dimension `order[m, 0]` comes first, `order[m, 1]` second and so on; the result
+    is laid out by dimension all the same.
     """
-    W, c, rho, V, b = parameters[:5]
-    xt = x.transpose(1, 2)  # (M, D, B)
+    W, order = parameters.W, batch.order
+    xt = batch.x.transpose(1, 2)  # (M, D, B)
     if order is not None:
         xt = torch.take_along_dim(xt, order[:, :, None], dim=1)
         W = torch.take_along_dim(W, order[:, :, None], dim=1)
     increments = xt[..., None] * W[:, :, None, :]  # (M, D, B, H)
-    a = increments.cumsum(1) - increments + c[:, None, None, :]
+    a = increments.cumsum(1) - increments + parameters.c[:, None, None, :]
     if order is not None:
         a = torch.take_along_dim(a, order.argsort(1)[:, :, None, None], dim=1)
-    h = hidden(rho[:, :, None, None] * a, activation, parameters.U, parameters.u)
-    return torch.matmul(h, V) + b[:, :, None, :]
+    psi = parameters.rho[:, :, None, None] * a
+    h = hidden(psi, spec.activation, parameters.U, parameters.u)
+    return torch.matmul(h, parameters.V) + parameters.b[:, :, None, :]
 
 
 def hidden(
@@ -53,51 +50,46 @@ def hidden(
     return s
 
 
-def log_conditionals(
-    x: Float[Tensor, "M B D"],
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-    *,
-    scale_mean_gradient: bool = False,
-) -> Float[Tensor, "M B D"]:
+def log_conditionals(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M B D"]:
     """The D terms log p(x_d | x_<d) of each row, laid out by dimension whatever the order."""
-    z = outputs(x, parameters, activation, order)
     floor = parameters.log_floor
-    terms = family.log_prob(
-        x.transpose(1, 2),
-        z,
+    terms = spec.family.log_prob(
+        batch.x.transpose(1, 2),
+        outputs(batch, parameters, spec),
         None if floor is None else floor[:, :, None],
-        scale_mean_gradient=scale_mean_gradient,
+        scale_mean_gradient=spec.scale_mean_gradient,
     )
     return terms.transpose(1, 2)
 
 
+def log_prob(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M B"]:
+    """Log density of each row in nats: the sum of `log_conditionals`."""
+    return log_conditionals(batch, parameters, spec).sum(-1)
+
+
 def weighted_log_likelihood(
-    x: Float[Tensor, "M B D"],
-    weights: Float[Tensor, "M B"],
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-    *,
-    scale_mean_gradient: bool = False,
+    batch: Batch, parameters: Parameters, spec: Spec
 ) -> Float[Tensor, " M"]:
     """Sum over rows of weight times log density, for each model."""
-    terms = log_conditionals(
-        x, parameters, family, activation, order, scale_mean_gradient=scale_mean_gradient
-    )
-    return (weights * terms.sum(-1)).sum(-1)
+    return weighted_sum(log_conditionals(batch, parameters, spec), batch.weights)
+
+
+def weighted_sum(
+    terms: Float[Tensor, "M B D"], weights: Float[Tensor, "M B *D"] | None
+) -> Float[Tensor, " M"]:
+    """Sum of terms times weights, of rows or of cells."""
+    if weights is not None and weights.ndim == 3:
+        return (weights * terms).sum((1, 2))
+    rows = terms.sum(-1)
+    return (rows if weights is None else weights * rows).sum(-1)
 
 
 def sample(
     n: int,
     parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
+    spec: Spec,
     *,
+    order: Int[Tensor, "M D"] | None = None,
     generator: Generator,
     low: Float[Tensor, " D"] | None = None,
     high: Float[Tensor, " D"] | None = None,
@@ -115,9 +107,9 @@ def sample(
         # d has one entry for each model: the dimension that comes i-th in its order.
         d = torch.full_like(member, i) if order is None else order[:, i]
         u_d = None if u is None else u[member, :, d]
-        h = hidden(rho[member, d][:, None, None] * a, activation, U, u_d)
+        h = hidden(rho[member, d][:, None, None] * a, spec.activation, U, u_d)
         z = torch.baddbmm(b[member, d][:, None, :], h, V[member, d])  # (M, n, P)
-        x_d = family.sample(
+        x_d = spec.family.sample(
             z,
             None if log_floor is None else log_floor[member, d][:, None],
             generator=generator,

@@ -17,7 +17,7 @@ from rnade.estimators.rnade import SETTINGS
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
 from rnade.families import make_family
 from rnade.nn import FVBNModule
-from rnade.nn.autoregressive import make_order
+from rnade.nn.orders import make_order
 from rnade.training import (
     PAPER_GRID,
     HistoryRow,

@@ -32,10 +32,29 @@ class AbstractFamily(abc.ABC):
     All methods broadcast: x has shape (...), z has shape (..., P) with P = `n_outputs`, and
     `log_floor` (the logarithm of the smallest scale allowed, or None for no floor) broadcasts
     against x. Families without a scale ignore `log_floor`.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in settings and in the registry, `rnade.families.REGISTRY`.
+    n_components : int
+        K; 1 where there are no components.
+    discrete : bool
+        Whether values are whole numbers with probabilities, not real numbers with densities.
+    has_scale : bool
+        Whether components have a location and a scale: then a floor bounds the scales, and
+        `scale_mean_gradient` has a meaning.
     """
 
     name: ClassVar[str]
     n_components: int
+    discrete: ClassVar[bool]
+    has_scale: ClassVar[bool]
+
+    @classmethod
+    def make(cls, n_components: int) -> "AbstractFamily":
+        """Build the family; one without components ignores their number."""
+        return cls()
 
     @property
     @abc.abstractmethod
@@ -78,11 +97,25 @@ class AbstractFamily(abc.ABC):
     ) -> Float[Tensor, "..."]:
         """One draw for each z, from the density truncated to [low, high] where these are given."""
 
+    def noise(self, like: Float[Tensor, "..."], generator: Generator) -> Tensor | None:
+        """What a fused draw takes beside one uniform number for each of `like`; None for nothing.
+
+        Of a mixture: draws of the component at location 0 and scale 1.
+        """
+        return None
+
     @abc.abstractmethod
     def starting_biases(
-        self, rows: Float[Tensor, "N D"], *, spread: str = "quantile"
+        self,
+        rows: Float[Tensor, "N D"],
+        *,
+        weights: Float[Tensor, " N"] | None = None,
+        spread: str = "quantile",
     ) -> Float[Tensor, "D P"]:
-        """Biases b with which an untrained model already resembles each column of `rows`."""
+        """Biases b with which an untrained model already resembles each column of `rows`.
+
+        A row of weight 2 counts as two rows; None gives each the weight 1.
+        """
 
     @abc.abstractmethod
     def check_support(self, x: Shaped[Tensor, "..."]) -> None:

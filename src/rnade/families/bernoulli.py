@@ -15,6 +15,8 @@ class Bernoulli(AbstractFamily):
 
     name = "bernoulli"
     n_components = 1
+    discrete = True
+    has_scale = False
 
     @property
     def n_outputs(self) -> int:
@@ -62,11 +64,16 @@ class Bernoulli(AbstractFamily):
         return x
 
     def starting_biases(
-        self, rows: Float[Tensor, "N D"], *, spread: str = "quantile"
+        self,
+        rows: Float[Tensor, "N D"],
+        *,
+        weights: Float[Tensor, " N"] | None = None,
+        spread: str = "quantile",
     ) -> Float[Tensor, "D P"]:
         """Log odds of each column, with one row of each value added so that none is infinite."""
-        ones = rows.sum(0) + 1
-        return torch.log(ones / (rows.shape[0] + 2 - ones)).unsqueeze(-1)
+        ones = (rows.sum(0) if weights is None else weights.to(rows) @ rows) + 1
+        total = rows.shape[0] if weights is None else weights.to(rows).sum()
+        return torch.log(ones / (total + 2 - ones)).unsqueeze(-1)
 
     def check_support(self, x: Shaped[Tensor, "..."]) -> None:
         """Only 0 and 1 have a probability."""

@@ -61,8 +61,8 @@ class GaussianMixture(AbstractMixture):
             u = u - torch.where(torch.isfinite(step), step, torch.zeros_like(step))
         return u
 
-    @staticmethod
-    def _draw_kernel(like: Tensor, generator: Generator) -> Tensor:
+    def noise(self, like: Tensor, generator: Generator) -> Tensor:
+        """Draws from the standard component, of the shape, dtype and device of `like`."""
         return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)
 
     @staticmethod

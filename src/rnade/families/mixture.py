@@ -43,8 +43,16 @@ class AbstractMixture(AbstractFamily):
         K.
     """
 
+    discrete = False
+    has_scale = True
+
     def __init__(self, n_components: int = 10) -> None:
         self.n_components = positive_int(n_components, "n_components")
+
+    @classmethod
+    def make(cls, n_components: int) -> "AbstractMixture":
+        """Build the mixture of so many components."""
+        return cls(n_components)
 
     @property
     def n_outputs(self) -> int:
@@ -73,9 +81,8 @@ class AbstractMixture(AbstractFamily):
     def _quantile_of_log(log_q: Tensor) -> Tensor:
         """The u at which the log distribution function is log_q, for log_q <= log(1/2)."""
 
-    @staticmethod
     @abc.abstractmethod
-    def _draw_kernel(like: Tensor, generator: Generator) -> Tensor:
+    def noise(self, like: Tensor, generator: Generator) -> Tensor:
         """Draws from the standard component, of the shape, dtype and device of `like`."""
 
     @staticmethod
@@ -147,7 +154,7 @@ class AbstractMixture(AbstractFamily):
         log_alpha, mu, log_sigma = self.constrained(z, log_floor)
         k = _draw_component(log_alpha, generator)
         mu, log_sigma = mu.gather(-1, k).squeeze(-1), log_sigma.gather(-1, k).squeeze(-1)
-        return mu + log_sigma.exp() * self._draw_kernel(mu, generator)
+        return mu + log_sigma.exp() * self.noise(mu, generator)
 
     def _sample_between(
         self,
@@ -202,28 +209,33 @@ class AbstractMixture(AbstractFamily):
         return torch.minimum(torch.maximum(x, low), high).to(dtype)
 
     def starting_biases(
-        self, rows: Float[Tensor, "N D"], *, spread: str = "quantile"
+        self,
+        rows: Float[Tensor, "N D"],
+        *,
+        weights: Float[Tensor, " N"] | None = None,
+        spread: str = "quantile",
     ) -> Float[Tensor, "D P"]:
         """Equal fractions; means spread over each column, by quantiles or evenly over its range.
 
         Parameters
         ----------
         rows : Tensor of shape (N, D)
+        weights : Tensor of shape (N,), optional
+            A row of weight 2 counts as two rows, one of weight 0 not at all.
         spread : "quantile" or "range"
             "range" is what the paper's authors did.
         """
-        K, (N, D) = self.n_components, rows.shape
+        if weights is not None:
+            rows, weights = rows[weights > 0], weights[weights > 0].to(rows)
+        K, D = self.n_components, rows.shape[1]
         if spread == "range":
             low, high = rows.amin(0), rows.amax(0)
             spacing = ((high - low) / (K + 1)).clamp_min(1e-3)  # (D,)
             mu = low[:, None] + spacing[:, None] * torch.arange(1, K + 1).to(rows)
             scale = self._starting_scale(spacing)[:, None].expand(D, K)
         elif spread == "quantile":
-            # By sorted position: torch.quantile refuses more than 16 million values.
-            at = ((torch.arange(K, device=rows.device) + 0.5) / K * N).long().clamp_max(N - 1)
-            mu = rows.sort(0).values[at].T  # (D, K)
-            deviation = rows.std(0, correction=0).clamp_min(1e-3)
-            scale = self._starting_scale(deviation)[:, None].expand(D, K)
+            mu, deviation = _quantiles(rows, weights, K), _deviation(rows, weights)
+            scale = self._starting_scale(deviation.clamp_min(1e-3))[:, None].expand(D, K)
         else:
             raise ValueError(f"spread must be 'quantile' or 'range'; got {spread!r}.")
         return torch.cat([torch.zeros_like(mu), mu, scale.log()], dim=1)
@@ -251,6 +263,27 @@ class AbstractMixture(AbstractFamily):
             [pi - np.exp(log_alpha), d_mu, -pi * (u * d_kernel + 1) * slope], axis=-1
         )
         return Epilogue(log_p, d_z, -d_mu.sum(-1))
+
+
+def _quantiles(rows: Tensor, weights: Tensor | None, K: int) -> Tensor:
+    """Quantiles (k + 1/2) / K of each column, (D, K)."""
+    shares = (torch.arange(K, device=rows.device) + 0.5) / K
+    ordered, at = rows.sort(0)
+    last = len(rows) - 1
+    if weights is None:
+        # By sorted position: torch.quantile refuses more than 16 million values.
+        return ordered[(shares * len(rows)).long().clamp_max(last)].T
+    summed = weights[at].double().cumsum(0).T.contiguous()  # (D, N)
+    place = torch.searchsorted(summed, shares.double() * summed[:, -1:], right=True)
+    return ordered.T.gather(1, place.clamp_max(last))
+
+
+def _deviation(rows: Tensor, weights: Tensor | None) -> Tensor:
+    """Standard deviation of each column, (D,)."""
+    if weights is None:
+        return rows.std(0, correction=0)
+    share = weights / weights.sum()
+    return (share @ (rows - share @ rows).square()).sqrt()
 
 
 def _draw_component(log_alpha: Tensor, generator: Generator) -> Tensor:

@@ -1,25 +1,23 @@
 """What all tied autoregressive models share: conditionals, densities and draws along an order."""
 
 import abc
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
-import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from rnade.backends import dispatch, vectorised
-from rnade.backends.parameters import Activation, Parameters, check_activation
+from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec, check_activation
+from rnade.batch import Batch
 from rnade.families import AbstractFamily, Conditional
-from rnade.nn.bank import AbstractTrainable
-from rnade.nn.base import AbstractDensity
-
-T = TypeVar("T", bound="AbstractAutoregressive")
-Order = str | Sequence[int] | np.ndarray | Tensor | None
+from rnade.nn.bank import AbstractNetworks
+from rnade.nn.chain import AbstractChain
+from rnade.nn.orders import Order, Permutation, make_order
 
 
-class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
+class AbstractAutoregressive(AbstractChain, AbstractNetworks):
     """Product of one-dimensional conditionals, each computed from the dimensions before it.
 
     Subclasses say which tensors they have (`tied_parameters`); everything else is here.
@@ -43,9 +41,6 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
         "auto" or the name of a backend (see `rnade.backends.choose`).
     """
 
-    order: Tensor
-    log_floor: Tensor
-
     def __init__(
         self,
         n_dimensions: int,
@@ -59,7 +54,7 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
     ) -> None:
         super().__init__(n_dimensions, n_models)
         self.family = family
-        self.activation: Activation = check_activation(activation)
+        self.activation = check_activation(activation)
         self.backend = backend
         self.register_buffer("order", make_order(order, n_models, n_dimensions, generator))
         floor = torch.full((n_models, n_dimensions), -torch.inf)
@@ -70,24 +65,47 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
         """Tensors of the tied network, as the backends take them."""
 
     @torch.no_grad()
-    def start_from(self, rows: Float[Tensor, "N D"], *, spread: str = "quantile") -> None:
-        """Set the output biases so that the untrained model resembles each column of `rows`."""
-        start = self.family.starting_biases(rows.to(self.device, self.dtype), spread=spread)
+    def start_from(
+        self,
+        rows: Float[Tensor, "N D"],
+        *,
+        weights: Float[Tensor, " N"] | None = None,
+        spread: str = "quantile",
+    ) -> None:
+        """Set the output biases so that the untrained model resembles each column of `rows`.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (N, D)
+        weights : Tensor of shape (N,), optional
+            A row of weight 2 counts as two rows; None gives each the weight 1.
+        spread : "quantile" or "range"
+            How a mixture's means are spread over a column.
+        """
+        rows = rows.to(self.device, self.dtype)
+        start = self.family.starting_biases(rows, weights=weights, spread=spread)
         self.tied_parameters().b.copy_(start.expand(self.n_models, -1, -1))
 
     def set_floor(self, floor: Float[Tensor, " D"]) -> None:
         """Set the smallest scale of each dimension's components (0 for no floor)."""
         self.log_floor.copy_(floor.to(self.log_floor).log().expand_as(self.log_floor))
-        self._has_floor = None
+        self._forget()
 
     def log_conditionals(
-        self, x: Float[Tensor, "*rows B D"], *, scale_mean_gradient: bool = False
+        self,
+        x: Float[Tensor, "*rows B D"],
+        *,
+        seen: Bool[Tensor, "*rows B D"] | None = None,
+        order: Permutation | None = None,
+        scale_mean_gradient: bool = False,
     ) -> Float[Tensor, "*models B D"]:
         """The D terms log p(x_d | x_<d) of each row, in nats; they sum to `log_prob`.
 
         Parameters
         ----------
         x : Tensor of shape (B, D), or (M, B, D) for a bank
+        seen, order
+            As of `log_prob`. The term of a cell that is not observed is 0.
         scale_mean_gradient : bool
             Multiply the gradient of each component mean by its scale, the paper's training
             heuristic. Changes gradients only.
@@ -97,86 +115,37 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
         Tensor of shape (B, D), or (M, B, D) for a bank
             Laid out by dimension, whatever the order.
         """
-        terms = self._log_conditionals(self._checked(x), scale_mean_gradient)
-        return self._without_model_axis(terms)
+        batch = self._batch(x, seen, order)
+        return self._without_model_axis(self._log_conditionals(batch, scale_mean_gradient))
 
     def weighted_log_likelihood(
-        self,
-        x: Float[Tensor, "*rows B D"],
-        weights: Float[Tensor, "M B"],
-        *,
-        scale_mean_gradient: bool = False,
+        self, batch: Batch, *, scale_mean_gradient: bool = False
     ) -> Float[Tensor, " M"]:
-        """Sum of `weights` times `log_prob` for each model: what training differentiates.
+        """Sum of weights times `log_prob` for each model: what training differentiates.
 
         The fused backends compute value and gradient in one pass.
         """
-        return dispatch.weighted_log_likelihood(
-            self._checked(x),
-            weights,
-            self.tied_parameters(),
-            self.family,
-            self.activation,
-            self._order_or_none(),
-            scale_mean_gradient=scale_mean_gradient,
-            backend=self.backend,
-        )
+        batch = self._ordered(batch._replace(x=self._checked(batch.x)))
+        spec = self._spec(scale_mean_gradient)
+        return dispatch.weighted_log_likelihood(batch, self.tied_parameters(), spec)
 
-    def conditional(self, d: int, x_before: Float[Tensor, "B n_before"]) -> Conditional:
-        """The one-dimensional density of dimension d given those that come before it.
-
-        Parameters
-        ----------
-        d : int
-            Dimension, counted from 0 in the layout of the data.
-        x_before : Tensor of shape (B, n_before)
-            Values of the dimensions before d, in the model's order: column i holds dimension
-            `order[0, i]`. For the first dimension pass a tensor of shape (B, 0).
-
-        Returns
-        -------
-        Conditional
-            With `log_prob`, `pdf`, `cdf` and `sample`, one density a row.
-        """
-        if self.n_models != 1:
-            raise ValueError(f"conditional() takes one model; this is a bank of {self.n_models}.")
-        if not 0 <= d < self.n_dimensions:
-            raise ValueError(f"Expected d from 0 to {self.n_dimensions - 1}; got {d}.")
-        position = int((self.order[0] == d).nonzero())
-        if x_before.ndim != 2 or x_before.shape[1] != position:
-            raise ValueError(
-                f"Dimension {d} has {position} dimensions before it: expected x_before of shape"
-                f" (B, {position}); got {tuple(x_before.shape)}."
-            )
-        parameters = self.tied_parameters()
-        a = parameters.c[0] + x_before @ parameters.W[0, self.order[0, :position]]
-        return self._conditional(d, a, parameters)
-
-    def conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
-        """Each dimension with its density given those before it, one after the other.
-
-        The activations are carried along, so that all D cost little more than the last and
-        nothing of size B x D x H is stored.
-
-        Parameters
-        ----------
-        x : Tensor of shape (B, D)
-
-        Yields
-        ------
-        int, Conditional
-            In the model's order.
-        """
-        if self.n_models != 1:
-            raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
-        (x,) = self._checked(x)
+    def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
+        # The activations are carried along, so that all D cost little more than the last and
+        # nothing of size B x D x H is stored.
         parameters = self.tied_parameters()
         a = parameters.c.expand(len(x), -1)
         for d in self.order[0].tolist():
-            yield d, self._conditional(d, a, parameters)
+            yield d, self._from_activations(d, a, parameters)
             a = a + x[:, d, None] * parameters.W[0, d]
 
-    def _conditional(self, d: int, a: Float[Tensor, "B H"], parameters: Parameters) -> Conditional:
+    def _conditional(self, position: int, x_before: Tensor, model: int = 0) -> Conditional:
+        parameters, order = self.tied_parameters(), self.order[model]
+        a = parameters.c[model] + x_before @ parameters.W[model, order[:position]]
+        return self._from_activations(int(order[position]), a, parameters)
+
+    def _from_activations(
+        self, d: int, a: Float[Tensor, "B H"], parameters: Parameters
+    ) -> Conditional:
         """The density of dimension d of the only model, from the activations before it."""
         _, _, rho, V, b, log_floor, U, u = parameters
         u_d = None if u is None else u[:, :, d]
@@ -186,26 +155,21 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
 
     def signature(self) -> list[str]:
         """What models must have in common to stand side by side in a bank."""
-        family = f"{self.family.name} {self.family.n_components}"
-        return [family, self.activation, self.backend, *super().signature()]
+        return [self.backend, *super().signature()]
 
     def backend_choice(self) -> dispatch.Choice:
         """Which backend computes this module's densities, and why."""
-        return dispatch.choose(self.tied_parameters(), self.family, self.activation, self.backend)
+        return dispatch.choose(self.tied_parameters(), self._spec())
 
-    def _log_conditionals(self, x: Tensor, scale_mean_gradient: bool = False) -> Tensor:
-        return dispatch.log_conditionals(
-            x,
-            self.tied_parameters(),
-            self.family,
-            self.activation,
-            self._order_or_none(),
-            scale_mean_gradient=scale_mean_gradient,
-            backend=self.backend,
-        )
+    def _spec(self, scale_mean_gradient: bool = False) -> Spec:
+        return Spec(self.family, self.activation, scale_mean_gradient, self.backend)
 
-    def _log_prob(self, x: Tensor) -> Tensor:
-        return self._log_conditionals(x).sum(-1)
+    def _log_conditionals(self, batch: Batch, scale_mean_gradient: bool = False) -> Tensor:
+        spec = self._spec(scale_mean_gradient)
+        return dispatch.log_conditionals(self._ordered(batch), self.tied_parameters(), spec)
+
+    def _log_prob(self, batch: Batch) -> Tensor:
+        return dispatch.log_prob(self._ordered(batch), self.tied_parameters(), self._spec())
 
     def _sample(
         self, n: int, generator: Generator, low: Tensor | None, high: Tensor | None
@@ -213,14 +177,16 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
         return dispatch.sample(
             n,
             self.tied_parameters(),
-            self.family,
-            self.activation,
-            self._order_or_none(),
+            self._spec(),
+            order=self._order_or_none(),
             generator=generator,
             low=low,
             high=high,
-            backend=self.backend,
         )
+
+    def _ordered(self, batch: Batch) -> Batch:
+        """The batch with an order: its own, or else the model's."""
+        return batch if batch.order is not None else batch._replace(order=self._order_or_none())
 
     def _order_or_none(self) -> Tensor | None:
         """The order, or None where it is the identity and nothing need be permuted."""
@@ -229,49 +195,11 @@ class AbstractAutoregressive(AbstractDensity, AbstractTrainable):
             self._order_is_identity = bool((self.order == identity).all())
         return None if self._order_is_identity else self.order
 
-    def _floor_or_none(self) -> Tensor | None:
-        """The log floors, or None where no dimension has one."""
-        if self._has_floor is None:
-            self._has_floor = bool((self.log_floor > -torch.inf).any())
-        return self.log_floor if self._has_floor else None
-
     _order_is_identity: bool | None = None
-    _has_floor: bool | None = None
 
-    def _like(self: T, n_models: int) -> T:
-        other = super()._like(n_models)
-        other._order_is_identity = other._has_floor = None
-        return other
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._order_is_identity = self._has_floor = None
-        super()._load_from_state_dict(*args, **kwargs)
-
-
-def make_order(order: Order, n_models: int, n_dimensions: int, generator: Generator) -> Tensor:
-    """Orders of shape (M, D) from what the user gave."""
-    # On the CPU whatever the default device: a model file is first read on none ("meta").
-    identity = torch.arange(n_dimensions, device="cpu")
-    if order is None or (isinstance(order, str) and order == "raster"):
-        return identity.repeat(n_models, 1)
-    if isinstance(order, str):
-        if order != "random":
-            raise ValueError(
-                f"order must be None, 'raster', 'random' or a permutation; got {order!r}."
-            )
-        return torch.stack(
-            [
-                torch.randperm(n_dimensions, generator=generator, device="cpu")
-                for _ in range(n_models)
-            ]
-        )
-    given = torch.as_tensor(order, dtype=torch.int64, device="cpu")
-    given = given.expand(n_models, -1) if given.ndim == 1 else given
-    if given.shape != (n_models, n_dimensions) or (given.sort(1).values != identity).any():
-        raise ValueError(
-            f"order must be a permutation of 0 to {n_dimensions - 1}; got {given.tolist()}."
-        )
-    return given.clone()
+    def _forget(self) -> None:
+        super()._forget()
+        self._order_is_identity = None
 
 
 def drawn(scale: float, shape: tuple[int, ...], generator: Generator) -> nn.Parameter:

@@ -3,16 +3,20 @@
 import abc
 import copy
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from rnade.backends.spec import Activation
+from rnade.batch import Batch
 from rnade.checks import positive_int
+from rnade.families.base import AbstractFamily
 
 # typing.Self cannot be checked method by method, which is how the tests check types.
 T = TypeVar("T", bound="AbstractBank")
+N = TypeVar("N", bound="AbstractNetworks")
 
 
 class AbstractBank(nn.Module, abc.ABC):
@@ -103,15 +107,66 @@ class AbstractTrainable(AbstractBank):
         return 0
 
     @abc.abstractmethod
-    def log_prob(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B"]:
+    def log_prob(
+        self,
+        x: Float[Tensor, "*rows B D"],
+        *,
+        seen: Bool[Tensor, "*rows B D"] | None = None,
+    ) -> Float[Tensor, "*models B"]:
         """Score of each row, of shape (B,), or (M, B) for a bank: what validation looks at."""
 
     @abc.abstractmethod
     def weighted_log_likelihood(
-        self,
-        x: Float[Tensor, "*rows B D"],
-        weights: Float[Tensor, "M B"],
-        *,
-        scale_mean_gradient: bool = False,
+        self, batch: Batch, *, scale_mean_gradient: bool = False
     ) -> Float[Tensor, " M"]:
-        """Sum of `weights` times `log_prob` for each model: what training differentiates."""
+        """Sum of weights times `log_prob` for each model: what training differentiates.
+
+        Parameters
+        ----------
+        batch : Batch
+            Trusted: its order, if it has one, is not checked.
+        scale_mean_gradient : bool
+            Multiply the gradient of each component mean by its scale, the paper's training
+            heuristic. Changes gradients only.
+        """
+
+
+class AbstractNetworks(AbstractTrainable):
+    """Networks that give the conditionals of one family, with a floor under its scales.
+
+    Attributes
+    ----------
+    family : AbstractFamily
+    activation : "relu", "sigmoid" or "identity"
+        Hidden units.
+    log_floor : Tensor
+        Logarithm of the smallest scale of each conditional, -inf for none.
+    """
+
+    family: AbstractFamily
+    activation: Activation
+    log_floor: Tensor
+    _has_floor: bool | None = None
+
+    def _floor_or_none(self) -> Tensor | None:
+        """The log floors, or None where there are none."""
+        if self._has_floor is None:
+            self._has_floor = bool((self.log_floor > -torch.inf).any())
+        return self.log_floor if self._has_floor else None
+
+    def _forget(self) -> None:
+        """Look again at tensors that have been given other values."""
+        self._has_floor = None
+
+    def signature(self) -> list[str]:
+        """What models must have in common to stand side by side in a bank."""
+        return [str(self.family.settings()), self.activation, *super().signature()]
+
+    def _like(self: N, n_models: int) -> N:
+        other = super()._like(n_models)
+        other._forget()
+        return other
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._forget()
+        super()._load_from_state_dict(*args, **kwargs)

@@ -3,12 +3,14 @@
 import abc
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
+from rnade.batch import Batch
 from rnade.checks import positive_int
 from rnade.families.base import fresh_generator
 from rnade.nn.bank import AbstractBank
+from rnade.nn.orders import Permutation, permutation
 
 
 class AbstractDensity(AbstractBank):
@@ -26,19 +28,31 @@ class AbstractDensity(AbstractBank):
         M.
     """
 
-    def log_prob(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B"]:
+    def log_prob(
+        self,
+        x: Float[Tensor, "*rows B D"],
+        *,
+        seen: Bool[Tensor, "*rows B D"] | None = None,
+        order: Permutation | None = None,
+    ) -> Float[Tensor, "*models B"]:
         r"""Log density of each row, :math:`\log p(x) = \sum_d \log p(x_d \mid x_{<d})`.
 
         Parameters
         ----------
         x : Tensor of shape (B, D), or (M, B, D) for a bank of models
+        seen : bool Tensor of the same shape, optional
+            Which cells are observed; None for all. A cell that is not observed adds no term, and
+            those after it do not depend on it, whatever x holds there.
+        order : permutation of 0..D-1, optional
+            Which dimension comes first, second and so on, instead of the model's own order; a
+            tensor of shape (M, D) for one each.
 
         Returns
         -------
         Tensor of shape (B,), or (M, B) for a bank
             In nats.
         """
-        return self._without_model_axis(self._log_prob(self._checked(x)))
+        return self._without_model_axis(self._log_prob(self._batch(x, seen, order)))
 
     def sample(
         self,
@@ -78,7 +92,7 @@ class AbstractDensity(AbstractBank):
             return self._without_model_axis(self._sample(n, generator, *bounds))
 
     @abc.abstractmethod
-    def _log_prob(self, x: Float[Tensor, "M B D"]) -> Float[Tensor, "M B"]:
+    def _log_prob(self, batch: Batch) -> Float[Tensor, "M B"]:
         """Log densities of rows that have been checked."""
 
     @abc.abstractmethod
@@ -86,6 +100,23 @@ class AbstractDensity(AbstractBank):
         self, n: int, generator: Generator, low: Tensor | None, high: Tensor | None
     ) -> Float[Tensor, "M n D"]:
         """Draws, with bounds that have been checked."""
+
+    def _batch(self, x: Tensor, seen: Tensor | None, order: Permutation | None) -> Batch:
+        """Rows with a model axis and what is told of them, after one check of each."""
+        x = self._checked(x)
+        if seen is not None:
+            if not isinstance(seen, Tensor) or seen.dtype != torch.bool:
+                came = seen.dtype if isinstance(seen, Tensor) else type(seen).__name__
+                raise TypeError(f"Expected seen to be a torch.Tensor of torch.bool; got {came}.")
+            if seen.shape not in (x.shape, x.shape[1:]):
+                raise ValueError(
+                    f"Expected seen of shape {tuple(x.shape[1:])}, as x; got {tuple(seen.shape)}."
+                )
+            seen = seen.expand(x.shape)
+        if order is not None:
+            given = permutation(order, self.n_models, self.n_dimensions)
+            return Batch(x, None, seen, given.to(x.device))
+        return Batch(x, None, seen)
 
     def _checked(self, x: Tensor) -> Float[Tensor, "M B D"]:
         """Rows with a model axis, after one check of type, shape and dtype."""

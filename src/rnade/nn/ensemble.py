@@ -1,17 +1,18 @@
 """An ensemble: the average density of several models, exact like each of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
+from rnade.batch import Batch
+from rnade.chunks import rows_at_a_time
 from rnade.nn.autoregressive import AbstractAutoregressive
 from rnade.nn.base import AbstractDensity
-
-# Numbers (rows times members times dimensions) that are scored at a time: 128 MiB in float64.
-CHUNK_ELEMENTS = 2**24
+from rnade.nn.orders import Permutation
 
 
 class EnsembleModule(AbstractDensity):
@@ -71,46 +72,79 @@ class EnsembleModule(AbstractDensity):
             m -= part.n_models
         raise IndexError(f"Expected a member from 0 to {self.n_members - 1}; got {m}.")
 
-    def member_log_prob(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "n_members B"]:
+    def member_log_prob(
+        self,
+        x: Float[Tensor, "B D"],
+        *,
+        seen: Bool[Tensor, "B D"] | None = None,
+        order: Permutation | None = None,
+    ) -> Float[Tensor, "n_members B"]:
         """Log density of each row under each member."""
-        size = max(1, CHUNK_ELEMENTS // (self.n_members * self.n_dimensions))
-        pieces = [
-            torch.cat([part.log_prob(rows).view(part.n_models, -1) for part in self._banks()])
-            for rows in torch.split(x, size)
-        ]
-        return torch.cat(pieces, 1)
+
+        def of_members(rows: Tensor, **more: Any) -> Tensor:
+            found = [part.log_prob(rows, **more).view(part.n_models, -1) for part in self._banks()]
+            return torch.cat(found)
+
+        return torch.cat(self._by_rows(of_members, x, seen, order), 1)
 
     def responsibilities(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "n_members B"]:
         """Probability that each row came from each member."""
         return (self.member_log_prob(x) + self.log_weights[0][:, None]).softmax(0)
 
-    def log_conditionals(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+    def log_conditionals(
+        self,
+        x: Float[Tensor, "B D"],
+        *,
+        seen: Bool[Tensor, "B D"] | None = None,
+        order: Permutation | None = None,
+    ) -> Float[Tensor, "B D"]:
         r"""D terms of each row that sum to `log_prob`: how much each dimension explains.
 
         A term is the mean of the members' own :math:`\log p_m(x_d \mid x_{<d})`, each member
         weighed by its responsibility :math:`r_m` for the row, less an equal share of
-        :math:`\sum_m r_m \log (r_m / w_m)`, at most the logarithm of the number of members.
+        :math:`\sum_m r_m \log (r_m / w_m)`, at most the logarithm of the number of members. The
+        term of a cell that is not observed is 0.
         """
-        size = max(1, CHUNK_ELEMENTS // (self.n_members * self.n_dimensions))
-        return torch.cat([self._terms(rows) for rows in torch.split(x, size)])
+        return torch.cat(self._by_rows(self._terms, x, seen, order))
+
+    def _by_rows(
+        self,
+        compute: Callable[..., Tensor],
+        x: Tensor,
+        seen: Tensor | None,
+        order: Permutation | None,
+    ) -> list[Tensor]:
+        """What `compute` gives for some rows after the other."""
+        size = rows_at_a_time(self.n_members * self.n_dimensions)
+        starts = range(0, max(len(x), 1), size)
+        return [
+            compute(
+                x[at : at + size],
+                seen=None if seen is None else seen[at : at + size],
+                order=order,
+            )
+            for at in starts
+        ]
 
     def _banks(self) -> list[AbstractAutoregressive]:
         return list(self.parts)  # type: ignore[arg-type]
 
-    def _log_prob(self, x: Float[Tensor, "M B D"]) -> Float[Tensor, "M B"]:
-        joint = self.member_log_prob(x[0]) + self.log_weights[0][:, None]
-        return torch.logsumexp(joint, 0)[None]
+    def _log_prob(self, batch: Batch) -> Float[Tensor, "M B"]:
+        seen, order = (None if t is None else t[0] for t in (batch.seen, batch.order))
+        joint = self.member_log_prob(batch.x[0], seen=seen, order=order)
+        return torch.logsumexp(joint + self.log_weights[0][:, None], 0)[None]
 
-    def _terms(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        terms = torch.cat(
-            [part.log_conditionals(x).view(part.n_models, *x.shape) for part in self._banks()]
-        )
+    def _terms(self, x: Float[Tensor, "B D"], **more: Any) -> Float[Tensor, "B D"]:
+        found = [part.log_conditionals(x, **more) for part in self._banks()]
+        terms = torch.cat([t.view(-1, *x.shape) for t in found])
         joint = terms.sum(2) + self.log_weights[0][:, None]
         total = torch.logsumexp(joint, 0)
         r = joint.softmax(0)
         # 0 times the term of a member that gives the row no density is 0.
         mean = torch.where(r[:, :, None] > 0, r[:, :, None] * terms, 0.0).sum(0)
-        return mean + ((total - mean.sum(1)) / self.n_dimensions)[:, None]
+        seen = torch.ones_like(x) if more["seen"] is None else more["seen"].to(x)
+        share = (total - mean.sum(1)) / seen.sum(1).clamp_min(1)
+        return mean + share[:, None] * seen
 
     def _sample(
         self, n: int, generator: Generator, low: Tensor | None, high: Tensor | None

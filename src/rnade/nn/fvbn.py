@@ -1,29 +1,33 @@
 """FVBN: a separate mixture density network for each conditional, as a torch module."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
 from rnade.backends import networks as separate
 from rnade.backends import vectorised
 from rnade.backends.networks import Networks
-from rnade.backends.parameters import Activation, check_activation
+from rnade.backends.spec import Activation, Spec, check_activation
+from rnade.batch import Batch
 from rnade.checks import positive_int
+from rnade.chunks import rows_at_a_time
 from rnade.families import AbstractFamily, Conditional, GaussianMixture
 from rnade.families.base import fresh_generator
-from rnade.nn.autoregressive import Order, drawn, make_order
-from rnade.nn.bank import AbstractTrainable
-from rnade.nn.base import AbstractDensity
+from rnade.nn.autoregressive import drawn
+from rnade.nn.bank import AbstractNetworks, AbstractTrainable
+from rnade.nn.chain import AbstractChain
+from rnade.nn.orders import Order, make_order
 
-# Numbers in the largest array that a density makes.
-CHUNK_ELEMENTS = 2**24
+_ONE_ORDER = (
+    "Each network of an FVBN was made for the dimensions before its own in one order, so that"
+    " another order is not an option. Use a tied model (RNADEModule, NADEModule, FVSBNModule)."
+)
 
 
-class ConditionalNetworks(AbstractTrainable):
+class ConditionalNetworks(AbstractNetworks):
     r"""A bank of one-hidden-layer networks, each for one conditional :math:`p(x_d \mid x_{<d})`.
 
     To the gradient loop each network is a model of its own: all train together, and each keeps
@@ -43,8 +47,7 @@ class ConditionalNetworks(AbstractTrainable):
     """
 
     own: Tensor
-    seen: Tensor
-    log_floor: Tensor
+    seen: Tensor  # its name in files of models; `Networks` calls them inputs
 
     def __init__(
         self,
@@ -82,42 +85,37 @@ class ConditionalNetworks(AbstractTrainable):
         """Weight decay touches the input-to-hidden weights only."""
         return ["W"]
 
-    def signature(self) -> list[str]:
-        """What networks must have in common to stand side by side in a bank."""
-        return [str(self.family.settings()), self.activation, *super().signature()]
-
     def tensors(self) -> Networks:
         """The networks, as the backends take them."""
-        if self._has_floor is None:
-            self._has_floor = bool((self.log_floor > -torch.inf).any())
-        floor = self.log_floor if self._has_floor else None
+        floor = self._floor_or_none()
         return Networks(self.W, self.c, self.V, self.b, self.own, self.seen, floor)
 
-    def log_prob(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "MD B"]:
-        """Log density of each network's own dimension, in nats."""
-        x = x.expand(self.n_models, *x.shape[-2:])
-        return separate.log_prob(x, self.tensors(), self.family, self.activation)
-
-    def weighted_log_likelihood(
+    def log_prob(
         self,
         x: Float[Tensor, "*rows B D"],
-        weights: Float[Tensor, "MD B"],
         *,
-        scale_mean_gradient: bool = False,
+        seen: Bool[Tensor, "*rows B D"] | None = None,
+    ) -> Float[Tensor, "MD B"]:
+        """Log density of each network's own dimension, in nats; 0 where it is not observed."""
+        batch = Batch(self._for_each(x), seen=None if seen is None else self._for_each(seen))
+        return separate.log_prob(batch, self.tensors(), Spec(self.family, self.activation))
+
+    def weighted_log_likelihood(
+        self, batch: Batch, *, scale_mean_gradient: bool = False
     ) -> Float[Tensor, " MD"]:
-        """Sum over rows of `weights` times `log_prob`: what training differentiates."""
-        return separate.weighted_log_likelihood(
-            x.expand(self.n_models, *x.shape[-2:]),
-            weights,
-            self.tensors(),
-            self.family,
-            self.activation,
-            scale_mean_gradient=scale_mean_gradient,
-        )
+        """Sum over rows of weights times `log_prob`: what training differentiates."""
+        if batch.order is not None:
+            raise ValueError(_ONE_ORDER)
+        batch = batch._replace(x=self._for_each(batch.x))
+        spec = Spec(self.family, self.activation, scale_mean_gradient)
+        return separate.weighted_log_likelihood(batch, self.tensors(), spec)
+
+    def _for_each(self, cells: Tensor) -> Tensor:
+        return cells.expand(self.n_models, *cells.shape[-2:])
 
     def widened(self, n_hidden: int, n_components: int) -> "ConditionalNetworks":
         """The same densities, with further units and components that do nothing."""
-        family: AbstractFamily = type(self.family)(n_components)  # type: ignore[call-arg]
+        family = self.family.make(n_components)
         K, P = self.family.n_components, family.n_outputs
         # Columns of the components there are, among those of each part: fractions, means, scales.
         parts = torch.arange(P, device=self.device).view(-1, n_components)[:, :K].flatten()
@@ -135,19 +133,8 @@ class ConditionalNetworks(AbstractTrainable):
         other._put("b", b)
         return other
 
-    _has_floor: bool | None = None
 
-    def _like(self, n_models: int) -> "ConditionalNetworks":
-        other = super()._like(n_models)
-        other._has_floor = None
-        return other
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._has_floor = None
-        super()._load_from_state_dict(*args, **kwargs)
-
-
-class FVBNModule(AbstractDensity):
+class FVBNModule(AbstractChain):
     """Fully visible Bayesian network for real values: RNADE's conditionals without tied weights.
 
     Each conditional has a mixture density network of its own, with one hidden layer.
@@ -175,8 +162,6 @@ class FVBNModule(AbstractDensity):
     ----------
     Bishop (1994), Mixture density networks. Uria, Murray and Larochelle (2013), section 4.1.
     """
-
-    order: Tensor
 
     def __init__(
         self,
@@ -250,84 +235,50 @@ class FVBNModule(AbstractDensity):
         return other
 
     @torch.no_grad()
-    def start_from(self, rows: Float[Tensor, "N D"], *, spread: str = "quantile") -> None:
-        """Set the output biases so that the untrained model resembles each column of `rows`."""
-        start = self.family.starting_biases(rows.to(self.device, self.dtype), spread=spread)
+    def start_from(
+        self,
+        rows: Float[Tensor, "N D"],
+        *,
+        weights: Float[Tensor, " N"] | None = None,
+        spread: str = "quantile",
+    ) -> None:
+        """Set the output biases so that the untrained model resembles each column of `rows`.
+
+        A row of weight 2 counts as two rows; None gives each the weight 1.
+        """
+        rows = rows.to(self.device, self.dtype)
+        start = self.family.starting_biases(rows, weights=weights, spread=spread)
         self.networks.b.copy_(start.repeat(self.n_models, 1))
 
     def set_floor(self, floor: Float[Tensor, " D"]) -> None:
         """Set the smallest scale of each dimension's components (0 for no floor)."""
         log_floor = self.networks.log_floor
         log_floor.copy_(floor.to(log_floor).log().repeat(self.n_models))
-        self.networks._has_floor = None
+        self.networks._forget()
 
-    def log_conditionals(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B D"]:
-        """The D terms log p(x_d | x_<d) of each row, in nats; they sum to `log_prob`.
-
-        Parameters
-        ----------
-        x : Tensor of shape (B, D), or (M, B, D) for a bank
-
-        Returns
-        -------
-        Tensor of shape (B, D), or (M, B, D) for a bank
-            Laid out by dimension, whatever the order.
-        """
-        return self._without_model_axis(self._log_conditionals(self._checked(x)))
-
-    def conditional(self, d: int, x_before: Float[Tensor, "B n_before"]) -> Conditional:
-        """The one-dimensional density of dimension d given those that come before it.
-
-        Parameters
-        ----------
-        d : int
-            Dimension, counted from 0 in the layout of the data.
-        x_before : Tensor of shape (B, n_before)
-            Values of the dimensions before d, in the model's order.
-        """
-        if self.n_models != 1:
-            raise ValueError(f"conditional() takes one model; this is a bank of {self.n_models}.")
-        if not 0 <= d < self.n_dimensions:
-            raise ValueError(f"Expected d from 0 to {self.n_dimensions - 1}; got {d}.")
-        position = int((self.order[0] == d).nonzero())
-        if x_before.ndim != 2 or x_before.shape[1] != position:
-            raise ValueError(
-                f"Dimension {d} has {position} dimensions before it: expected x_before of shape"
-                f" (B, {position}); got {tuple(x_before.shape)}."
-            )
-        return self._conditional(0, position, x_before)
-
-    def conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
-        """Each dimension with its density given those before it, in the model's order.
-
-        Parameters
-        ----------
-        x : Tensor of shape (B, D)
-        """
-        if self.n_models != 1:
-            raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
-        (x,) = self._checked(x)
-        for position, d in enumerate(self.order[0].tolist()):
-            yield d, self._conditional(0, position, x[:, self.order[0, :position]])
-
-    def _conditional(self, model: int, position: int, x_before: Tensor) -> Conditional:
+    def _conditional(self, position: int, x_before: Tensor, model: int = 0) -> Conditional:
         n, order = self.networks, self.order[model]
         at = model * self.n_dimensions + int(order[position])
         a = n.c[at] + x_before @ n.W[at, order[:position]]
         h = vectorised.activate(a, n.activation)
         return Conditional(self.family, h @ n.V[at] + n.b[at], n.log_floor[at])
 
-    def _log_conditionals(self, x: Tensor) -> Tensor:
-        M, B, D = x.shape
-        H = self.networks.c.shape[-1]
-        pieces = []
-        for piece in torch.split(x, max(1, CHUNK_ELEMENTS // (M * D * H)), dim=1):
-            rows = piece[:, None].expand(M, D, -1, D).reshape(M * D, -1, D)
-            pieces.append(self.networks.log_prob(rows).view(M, D, -1).mT)
-        return torch.cat(pieces, dim=1) if pieces else x.new_empty(M, B, D)
+    def _log_conditionals(self, batch: Batch) -> Tensor:
+        if batch.order is not None:
+            raise ValueError(_ONE_ORDER)
+        M, B, D = batch.x.shape
+        size = rows_at_a_time(M * D * self.networks.c.shape[-1])
 
-    def _log_prob(self, x: Tensor) -> Tensor:
-        return self._log_conditionals(x).sum(-1)
+        def of_each_network(cells: Tensor) -> Tensor:
+            return cells[:, None].expand(M, D, -1, D).reshape(M * D, -1, D)
+
+        pieces = []
+        for start in range(0, B, size):
+            x, _, seen, _ = batch.rows(slice(start, start + size))
+            seen = None if seen is None else of_each_network(seen)
+            terms = self.networks.log_prob(of_each_network(x), seen=seen)
+            pieces.append(terms.view(M, D, -1).mT)
+        return torch.cat(pieces, dim=1) if pieces else batch.x.new_empty(M, B, D)
 
     def _sample(
         self, n: int, generator: Generator, low: Tensor | None, high: Tensor | None
@@ -340,7 +291,7 @@ class FVBNModule(AbstractDensity):
         x = torch.empty(n, self.n_dimensions, dtype=self.dtype, device=self.device)
         for position, d in enumerate(self.order[model].tolist()):
             before = x[:, self.order[model, :position]]
-            x[:, d] = self._conditional(model, position, before).sample(
+            x[:, d] = self._conditional(position, before, model).sample(
                 generator,
                 low=None if low is None else low[d],
                 high=None if high is None else high[d],

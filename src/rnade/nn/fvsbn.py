@@ -6,7 +6,8 @@ from torch import Generator, nn
 from rnade.backends.parameters import Parameters
 from rnade.families import Bernoulli
 from rnade.families.base import fresh_generator
-from rnade.nn.autoregressive import AbstractAutoregressive, Order
+from rnade.nn.autoregressive import AbstractAutoregressive
+from rnade.nn.orders import Order
 
 
 class FVSBNModule(AbstractAutoregressive):

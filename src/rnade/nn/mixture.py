@@ -8,13 +8,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from rnade import chunks
+from rnade.batch import Batch
 from rnade.checks import positive_int
 from rnade.families import Conditional, GaussianMixture
-from rnade.nn.base import AbstractDensity
+from rnade.nn.chain import AbstractChain
 
-# Numbers in the largest array that a density makes, by device. A processor is fastest while it
-# stays in the cache; a GPU wants large products.
-CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**27}
 # Columns of a triangular matrix that are multiplied together.
 BLOCK = 16
 
@@ -22,7 +21,7 @@ BLOCK = 16
 LogJoint = Callable[[Tensor], Tensor]
 
 
-class AbstractGaussianMixture(AbstractDensity):
+class AbstractGaussianMixture(AbstractChain):
     r"""Mixture of K Gaussians, :math:`\sum_k \alpha_k N(x; \mu_k, \Sigma_k)`.
 
     Subclasses say how covariances are kept: `covariance_factor` gives their Cholesky factors, and
@@ -71,16 +70,13 @@ class AbstractGaussianMixture(AbstractDensity):
         return L @ L.mT
 
     @property
-    def order(self) -> Int[Tensor, "M D"]:
+    def order(self) -> Int[Tensor, "M D"]:  # type: ignore[override]
         """Order of the conditionals: the columns' own."""
         return torch.arange(self.n_dimensions, device=self.device).expand(self.n_models, -1)
 
-    def log_conditionals(self, x: Float[Tensor, "*rows B D"]) -> Float[Tensor, "*models B D"]:
-        r"""The D terms log p(x_d | x_<d) of each row, in nats; they sum to `log_prob`.
-
-        With :math:`y = L_k^{-1}(x - \mu_k)` the first d entries of y give the density of the first
-        d dimensions, so that all conditionals come from one triangular solution.
-        """
+    def _log_conditionals(self, batch: Batch) -> Tensor:
+        # With y = L_k^-1 (x - mu_k) the first d entries of y give the density of the first d
+        # dimensions, so that all conditionals come from one triangular solution.
         L = self.covariance_factor()
         log_scale = L.diagonal(dim1=-2, dim2=-1).log()  # (M, K, D)
 
@@ -93,47 +89,12 @@ class AbstractGaussianMixture(AbstractDensity):
             )  # (M, K, D + 1, B)
             return before.logsumexp(1).diff(dim=1).mT
 
-        return self._without_model_axis(self._in_chunks(terms, self._checked(x)))
+        return self._in_chunks(terms, self._complete(batch))
 
-    def conditional(self, d: int, x_before: Float[Tensor, "B n_before"]) -> Conditional:
-        """The one-dimensional mixture of dimension d given those before it.
+    def _conditional(self, position: int, x_before: Tensor, model: int = 0) -> Conditional:
+        return self._given(position, x_before, self.covariance_factor()[model], model)
 
-        Parameters
-        ----------
-        d : int
-            Dimension, counted from 0.
-        x_before : Tensor of shape (B, d)
-
-        Returns
-        -------
-        Conditional
-            With `log_prob`, `pdf`, `cdf` and `sample`, one density a row.
-        """
-        if self.n_models != 1:
-            raise ValueError(f"conditional() takes one model; this is a bank of {self.n_models}.")
-        if not 0 <= d < self.n_dimensions:
-            raise ValueError(f"Expected d from 0 to {self.n_dimensions - 1}; got {d}.")
-        if x_before.ndim != 2 or x_before.shape[1] != d:
-            raise ValueError(
-                f"Dimension {d} has {d} dimensions before it: expected x_before of shape"
-                f" (B, {d}); got {tuple(x_before.shape)}."
-            )
-        return self._conditional(d, x_before, self.covariance_factor()[0], 0)
-
-    def conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
-        """Each dimension with its density given those before it, one after the other.
-
-        Parameters
-        ----------
-        x : Tensor of shape (B, D)
-
-        Yields
-        ------
-        int, Conditional
-        """
-        if self.n_models != 1:
-            raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
-        (x,) = self._checked(x)
+    def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
         (L,), (mu,) = self.covariance_factor(), self.mu
         y = torch.linalg.solve_triangular(L, (x - mu[:, None]).mT, upper=False)  # (K, D, B)
         log_scale = L.diagonal(dim1=-2, dim2=-1).log()[..., None]  # (K, D, 1)
@@ -145,7 +106,8 @@ class AbstractGaussianMixture(AbstractDensity):
             yield d, Conditional(GaussianMixture(self.n_components), z.T)
             log_weight = log_weight + log_terms[:, d]
 
-    def _conditional(self, d: int, x_before: Tensor, L: Tensor, model: int) -> Conditional:
+    def _given(self, d: int, x_before: Tensor, L: Tensor, model: int) -> Conditional:
+        """The one-dimensional mixture of dimension d, from the model's factors L (K, D, D)."""
         mu, log_alpha = self.mu[model], self.log_alpha[model]
         centred = (x_before - mu[:, None, :d]).mT  # (K, d, B)
         y = torch.linalg.solve_triangular(L[:, :d, :d], centred, upper=False)
@@ -155,13 +117,23 @@ class AbstractGaussianMixture(AbstractDensity):
         z = torch.cat([log_weight, mean, log_scale[:, d, None].expand_as(mean)])  # (3 K, B)
         return Conditional(GaussianMixture(self.n_components), z.T)
 
-    def _log_prob(self, x: Tensor) -> Tensor:
+    def _log_prob(self, batch: Batch) -> Tensor:
         log_joint = self.log_joint()
-        return self._in_chunks(lambda piece: log_joint(piece).logsumexp(-1), x)
+        return self._in_chunks(lambda piece: log_joint(piece).logsumexp(-1), self._complete(batch))
+
+    def _complete(self, batch: Batch) -> Tensor:
+        """The rows, which must be complete and in the columns' own order."""
+        for name, given in (("seen", batch.seen), ("order", batch.order)):
+            if given is not None:
+                raise ValueError(
+                    f"{name} is not an option for {type(self).__name__}: it scores complete rows"
+                    " in the order of the columns."
+                )
+        return batch.x
 
     def chunk_rows(self) -> int:
         """How many rows are best computed together."""
-        return max(64, CHUNK_ELEMENTS[self.device.type] // self._numbers_per_row())
+        return max(64, chunks.MIXTURE_ELEMENTS[self.device.type] // self._numbers_per_row())
 
     def _numbers_per_row(self) -> int:
         """Numbers of the largest array that a density makes of a row."""
@@ -205,7 +177,7 @@ class AbstractGaussianMixture(AbstractDensity):
         for start in range(0, n, self.chunk_rows()):
             x = L.new_empty(min(self.chunk_rows(), n - start), 0)
             for d in range(self.n_dimensions):
-                drawn = self._conditional(d, x, L, model).sample(
+                drawn = self._given(d, x, L, model).sample(
                     generator,
                     low=None if low is None else low[d],
                     high=None if high is None else high[d],

@@ -7,7 +7,8 @@ from rnade.backends.parameters import Parameters
 from rnade.checks import positive_int
 from rnade.families import AbstractFamily, GaussianMixture
 from rnade.families.base import fresh_generator
-from rnade.nn.autoregressive import AbstractAutoregressive, Order, drawn
+from rnade.nn.autoregressive import AbstractAutoregressive, drawn
+from rnade.nn.orders import Order
 
 
 class RNADEModule(AbstractAutoregressive):

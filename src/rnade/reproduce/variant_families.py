@@ -51,10 +51,15 @@ class AbstractSoftplusMixture(AbstractMixture):
         return super().constrained(printed, log_floor)
 
     def starting_biases(
-        self, rows: Float[Tensor, "N D"], *, spread: str = "quantile"
+        self,
+        rows: Float[Tensor, "N D"],
+        *,
+        weights: Float[Tensor, " N"] | None = None,
+        spread: str = "quantile",
     ) -> Float[Tensor, "D P"]:
         """As in the paper's form, but the scales' biases are the scales, not their logarithms."""
-        alpha, mu, log_scale = super().starting_biases(rows, spread=spread).chunk(3, dim=-1)
+        b = super().starting_biases(rows, weights=weights, spread=spread)
+        alpha, mu, log_scale = b.chunk(3, dim=-1)
         return torch.cat([alpha, mu, log_scale.exp()], dim=-1)
 
     def reference_epilogue(self, x: Array, z: Array, log_floor: float | None) -> Epilogue:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rnade.backends.gpu.tiling import BANK_MODELS
 from rnade.backends.threads import kernel_threads
+from rnade.batch import Batch
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.graphs import CapturedUpdates
 from rnade.training.ledger import Ledger
@@ -321,7 +322,7 @@ class Run:
         x, w = of_each_model(x, self._source_of, M), of_each_model(w, self._source_of, M)
         # With the sign in the weights the fused backends hand over their gradients as they are.
         loss = self.live.weighted_log_likelihood(
-            x, w, scale_mean_gradient=self.recipe.scale_mean_gradient
+            Batch(x, w), scale_mean_gradient=self.recipe.scale_mean_gradient
         )
         gradients = torch.autograd.grad(loss, self._parameters, self._ones)
         with torch.no_grad():

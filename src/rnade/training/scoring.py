@@ -7,10 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from rnade.chunks import rows_at_a_time
 from rnade.nn.bank import AbstractTrainable
-
-# Numbers of the rows that are scored at a time: 64 MiB in float32.
-SCORED_ELEMENTS = 2**24
 
 
 class ScoredRows(NamedTuple):
@@ -59,7 +57,7 @@ def mean_log_likelihoods(
     A GPU that runs out of memory is given half as many rows at a time.
     """
     M, (_, N, D) = module.n_models, rows.x.shape
-    size = max(1, SCORED_ELEMENTS // (M * D))
+    size = rows_at_a_time(M * D)
     total = torch.zeros(M, dtype=torch.float64, device=rows.x.device)
     start = 0
     while start < N:

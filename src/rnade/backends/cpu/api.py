@@ -19,17 +19,13 @@ from torch import Generator, Tensor
 
 from rnade.backends import vectorised
 from rnade.backends.cpu import hidden, launch
-from rnade.backends.cpu.families import FAMILIES
-from rnade.backends.cpu.launch import MOST_ELEMENTS, Problem, Setting
-from rnade.backends.parameters import Activation, Parameters
-from rnade.families.base import AbstractFamily
-
-# Rows from which a density or a draw takes a copy of V whose columns are padded to whole vectors.
-# Gradients were measured to be slower with it.
-PADDED_ROWS = 1024
+from rnade.backends.cpu.families import KERNELS
+from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 
 
-def supports(parameters: Parameters, family: AbstractFamily, activation: Activation) -> str | None:
+def supports(parameters: Parameters, spec: Spec) -> str | None:
     """Say in plain words why these cannot be computed here, or None if they can."""
     W = parameters.W
     if not W.is_cpu:
@@ -40,61 +36,48 @@ def supports(parameters: Parameters, family: AbstractFamily, activation: Activat
         return "the parameters differ in dtype"
     if parameters.U is not None:
         return "the CPU kernels have one hidden layer and this network has more"
-    if family.name not in FAMILIES:
-        return f"there is no CPU kernel for the family {family.name!r}"
-    if activation not in hidden.CODES:
-        return f"there is no CPU kernel for the activation {activation!r}"
+    if spec.family.name not in KERNELS:
+        return f"there is no CPU kernel for the family {spec.family.name!r}"
+    if spec.activation not in hidden.CODES:
+        return f"there is no CPU kernel for the activation {spec.activation!r}"
     return None
 
 
-def log_conditionals(
-    x: Float[Tensor, "M B D"],
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-    *,
-    scale_mean_gradient: bool = False,
-) -> Float[Tensor, "M B D"]:
+def log_conditionals(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M B D"]:
     """The D terms log p(x_d | x_<d) of each row, laid out by dimension whatever the order."""
-    setting = Setting(family, activation, order, parameters.log_floor, scale_mean_gradient)
-    terms: Tensor = _LogConditionals.apply(setting, x, *parameters[:5])  # type: ignore[no-untyped-call]
+    terms: Tensor = _LogConditionals.apply(spec, batch.order, batch.x, *parameters)  # type: ignore[no-untyped-call]
     return terms
 
 
+def log_prob(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M B"]:
+    """Log density of each row in nats: the sum of `log_conditionals`."""
+    return log_conditionals(batch, parameters, spec).sum(-1)
+
+
 def weighted_log_likelihood(
-    x: Float[Tensor, "M B D"],
-    weights: Float[Tensor, "M B"],
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-    *,
-    scale_mean_gradient: bool = False,
+    batch: Batch, parameters: Parameters, spec: Spec
 ) -> Float[Tensor, " M"]:
-    """Sum over rows of weight times log density, for each model.
+    """Sum over rows of weight times log density, for each model; weights may be of cells.
 
     The gradient is computed along with the value, and the backward pass multiplies it by what
     comes from above, unless that is 1: put signs and factors into the weights.
     """
-    wanted = any(t.requires_grad for t in (x, *parameters[:5]))
-    if weights.requires_grad or not (wanted and torch.is_grad_enabled()):
-        terms = log_conditionals(
-            x, parameters, family, activation, order, scale_mean_gradient=scale_mean_gradient
-        )
-        return (weights * terms.sum(-1)).sum(-1)
-    setting = Setting(family, activation, order, parameters.log_floor, scale_mean_gradient)
-    value: Tensor = _WeightedLogLikelihood.apply(setting, weights, x, *parameters[:5])  # type: ignore[no-untyped-call]
+    x, weights, _, order = batch
+    if weights is None:
+        weights = x.new_ones(x.shape[:2])
+    if weights.requires_grad or not parameters.wants_gradient(x):
+        return vectorised.weighted_sum(log_conditionals(batch, parameters, spec), weights)
+    value: Tensor = _WeightedLogLikelihood.apply(spec, order, weights, x, *parameters)  # type: ignore[no-untyped-call]
     return value
 
 
+@torch.no_grad()
 def sample(
     n: int,
     parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
+    spec: Spec,
     *,
+    order: Int[Tensor, "M D"] | None = None,
     generator: Generator,
     low: Float[Tensor, " D"] | None = None,
     high: Float[Tensor, " D"] | None = None,
@@ -106,36 +89,34 @@ def sample(
     """
     if low is not None or high is not None:
         return vectorised.sample(
-            n, parameters, family, activation, order, generator=generator, low=low, high=high
+            n, parameters, spec, order=order, generator=generator, low=low, high=high
         )
-    setting = Setting(family, activation, order, parameters.log_floor, False)
-    with torch.no_grad():
-        W = parameters.W
-        M, D = W.shape[:2]
-        problem = Problem(setting, W.new_empty(1, 0, D), *parameters[:5], padded=n >= PADDED_ROWS)
-        x = W.new_empty(M, n, D)
-        rows = max(1, MOST_ELEMENTS // (M * D))
-        for start in range(0, n, rows):
-            launch.sample_into(problem, x[:, start : start + rows], generator)
-    return x
+    return launch.sample(n, parameters, spec, order, generator)
 
 
 class _LogConditionals(torch.autograd.Function):
     """Terms by `density`; the backward pass computes activations again."""
 
     @staticmethod
-    def forward(ctx: Any, setting: Setting, x: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.setting = setting
-        ctx.save_for_backward(x, *parameters)
-        padded = x.shape[1] >= PADDED_ROWS
-        return launch.density(Problem(setting, x, *parameters, padded=padded), x.detach())
+    def forward(ctx: Any, spec: Spec, order: Tensor | None, x: Tensor, *given: Tensor) -> Tensor:
+        ctx.spec = spec
+        ctx.save_for_backward(order, x, *given)
+        batch = Batch(x.detach(), order=order)
+        return launch.density(batch, Parameters(*given), spec)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        needs = ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled():
-            return None, *_differentiable_gradient(ctx.setting, upstream, ctx.saved_tensors, needs)
-        return None, *launch.gradient(ctx.setting, upstream, ctx.saved_tensors, needs)[1]
+        order, x, *given = ctx.saved_tensors
+        return (
+            None,
+            None,
+            *_gradient(
+                Batch(x, upstream, None, order),
+                Parameters(*given),
+                ctx.spec,
+                ctx.needs_input_grad[2:],
+            ),
+        )
 
 
 class _WeightedLogLikelihood(torch.autograd.Function):
@@ -143,48 +124,40 @@ class _WeightedLogLikelihood(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, setting: Setting, weights: Tensor, x: Tensor, *parameters: Tensor
+        ctx: Any, spec: Spec, order: Tensor | None, weights: Tensor, x: Tensor, *given: Tensor
     ) -> Tensor:
-        ctx.setting = setting
-        ctx.save_for_backward(weights, x, *parameters)
-        needs = ctx.needs_input_grad[2:]
+        ctx.spec = spec
+        ctx.save_for_backward(order, weights, x, *given)
         value, ctx.gradients = launch.gradient(
-            setting, weights.unsqueeze(2), (x, *parameters), needs
+            Batch(x, weights, None, order), Parameters(*given), spec, ctx.needs_input_grad[3:]
         )
         return value
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        weights, *tensors = ctx.saved_tensors
-        setting, needs = ctx.setting, ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled():
-            above = (upstream[:, None] * weights)[:, :, None].expand_as(tensors[0])
-            return None, None, *_differentiable_gradient(setting, above, tensors, needs)
+        order, weights, x, *given = ctx.saved_tensors
+        needs = ctx.needs_input_grad[3:]
         # Handed over and forgotten, so that autograd can keep these tensors as .grad without a
         # copy. A second backward pass through the same graph computes them again.
         found, ctx.gradients = ctx.gradients, None
-        if found is None:
-            _, found = launch.gradient(setting, weights[:, :, None], tensors, needs)
+        if found is None or torch.is_grad_enabled():
+            above = upstream.view(-1, *[1] * (weights.ndim - 1)) * weights
+            batch = Batch(x, above, None, order)
+            return None, None, None, *_gradient(batch, Parameters(*given), ctx.spec, needs)
         if any(factor != 1 for factor in upstream.tolist()):
             for t in found:
                 if t is not None:
                     t.mul_(upstream.view(-1, *[1] * (t.ndim - 1)))
-        return None, None, *found
+        return None, None, None, *found
 
 
-def _differentiable_gradient(
-    setting: Setting, upstream: Tensor, tensors: Sequence[Tensor], needs: Sequence[bool]
+def _gradient(
+    batch: Batch, parameters: Parameters, spec: Spec, needs: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Gradients of x, W, c, rho, V and b that can be differentiated again, by plain torch."""
-    x, W, c, rho, V, b = tensors
-    terms = vectorised.log_conditionals(
-        x,
-        Parameters(W, c, rho, V, b, setting.log_floor),
-        setting.family,
-        setting.activation,
-        setting.order,
-        scale_mean_gradient=setting.scale_mean_gradient,
-    )
-    wanted = [t for t, need in zip(tensors, needs, strict=True) if need]
-    found = iter(torch.autograd.grad(terms, wanted, upstream, create_graph=True))
+    """Gradients of x and the parameters; by plain torch if they are to be differentiated again."""
+    if not torch.is_grad_enabled():
+        return launch.gradient(batch, parameters, spec, needs)[1]
+    total = vectorised.weighted_log_likelihood(batch, parameters, spec).sum()
+    wanted = [t for t, need in zip((batch.x, *parameters), needs, strict=True) if need]
+    found = iter(torch.autograd.grad(total, wanted, create_graph=True))  # type: ignore[arg-type]
     return [next(found) if need else None for need in needs]

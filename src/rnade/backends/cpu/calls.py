@@ -23,6 +23,11 @@ intrinsic: Callable[[Callable[..., Any]], Any] = _numba.extending.intrinsic
 # "fast" flags would not, and the trainer looks for NaN to skip an update.
 FAST = frozenset({"contract", "reassoc"})
 
+# Places in `functions`, the addresses that every kernel is given: BLAS's ?gemm and our narrow
+# product, which is 0 to use BLAS; a transpose; a family's epilogue or draw; two passes over the
+# hidden units.
+PRODUCT, NARROW, TURN, LAST, ADVANCE, RETREAT = range(6)
+
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a kernel on first use, without the interpreter lock, cached on disk if possible."""

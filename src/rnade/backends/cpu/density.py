@@ -22,8 +22,7 @@ over chunks of dimensions, both over models. They stop being the right choice fo
 
 Arguments that all kernels share; every array is contiguous:
 
-    functions : addresses of two ways to multiply (`products`), of a transpose, of epilogue
-        or draw, of advance and of retreat
+    functions : addresses of compiled functions, at the places that `calls` names
     x : (M or 1, B, D), the rows; one for all models, or each its own
     order : (M or 1, D), the dimension that comes i-th
     W : (M, D, H), in that order; c : (M, H)
@@ -39,7 +38,15 @@ Parts of `work` go by the number at which they begin.
 
 from typing import Any
 
-from rnade.backends.cpu.calls import call, compiled, copy_bytes, inlined, zero_bytes
+from rnade.backends.cpu.calls import (
+    ADVANCE,
+    LAST,
+    call,
+    compiled,
+    copy_bytes,
+    inlined,
+    zero_bytes,
+)
 from rnade.backends.cpu.families import FLOOR, SCRATCH
 from rnade.backends.cpu.hidden import ROWS
 from rnade.backends.cpu.lanes import LANES
@@ -159,7 +166,7 @@ def density(
     The h of several dimensions are made together, a few rows at a time, so that a is read from
     and written to the second-level cache once for all of them.
     """
-    epilogue, advance = functions[3:5]
+    epilogue, advance = functions[LAST], functions[ADVANCE]
     D, H, P = W.shape[1], W.shape[2], b.shape[2]
     sequence = m % order.shape[0]
     width, most = row_width(H), up(block, LANES)
@@ -250,7 +257,7 @@ def sample(
     high: Any,
 ) -> None:
     """x[m, low:high] drawn one dimension after the other from uniform and noise, (M, n, D)."""
-    draw, advance = functions[3:5]
+    draw, advance = functions[LAST], functions[ADVANCE]
     D, H, P = W.shape[1], W.shape[2], b.shape[2]
     sequence = m % order.shape[0]
     R = high - low

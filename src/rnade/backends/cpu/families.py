@@ -1,6 +1,6 @@
 """What a family adds to the CPU kernels: densities, gradients and draws from the outputs z.
 
-Each family has two C functions, compiled when first asked for.
+Each family has two C functions, compiled when first asked for; `KERNELS` lists them by its name.
 
 An *epilogue* takes one dimension's z and x for R rows and gives log p, and where flags say so the
 gradients with respect to z and x, times each row's weight.
@@ -16,14 +16,15 @@ gradients with respect to z and x, times each row's weight.
     R, P, stride, flags : whole numbers; R is a multiple of 16.
 
 A *draw* takes z and two random numbers for each row, uniform on [0, 1) and from the family's
-standard component (`AbstractMixture._draw_kernel`), and writes one value of x for each row.
+standard component (`AbstractFamily.noise`), and writes one value of x for each row.
 
 Sixteen rows at a time go side by side. Of their z a transposed copy is made, 64 P bytes in
 float32, which stays in the first-level cache; everything else of one component is in registers.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +47,6 @@ from rnade.families.mixture import LOG_SCALE_BOUND, U_BOUND
 
 GRADIENT, SCALE_MEAN, FLOOR = 1, 2, 4
 _GAUSSIAN, _LAPLACE = 0, 1
-
-
 SCRATCH = 2 * LANES  # numbers that an epilogue or a draw needs room for, for each column of z
 
 
@@ -205,58 +204,28 @@ def _mixture(
             store(dx, s, dx_s)
 
 
-def _gaussian_epilogue(
-    z: Any,
-    x: Any,
-    weight: Any,
-    log_floor: Any,
-    log_p: Any,
-    dz: Any,
-    sums: Any,
-    dx: Any,
-    scratch: Any,
-    R: Any,
-    P: Any,
-    stride: Any,
-    flags: Any,
-) -> None:
-    _mixture(
-        z,
-        x,
-        weight,
-        log_floor,
-        log_p,
-        dz,
-        sums,
-        dx,
-        scratch,
-        R,
-        P,
-        stride,
-        flags,
-        _GAUSSIAN,
-        LOG_SQRT_2PI,
-    )
+def _mixture_epilogue(shape: int, constant: float) -> Callable[..., None]:
+    """The epilogue of mixtures of one shape: `constant` is what `_log_kernel` leaves out."""
 
+    def epilogue(
+        z: Any,
+        x: Any,
+        weight: Any,
+        log_floor: Any,
+        log_p: Any,
+        dz: Any,
+        sums: Any,
+        dx: Any,
+        scratch: Any,
+        R: Any,
+        P: Any,
+        stride: Any,
+        flags: Any,
+    ) -> None:
+        taken = (z, x, weight, log_floor, log_p, dz, sums, dx, scratch, R, P, stride, flags)
+        _mixture(*(*taken, shape, constant))
 
-def _laplace_epilogue(
-    z: Any,
-    x: Any,
-    weight: Any,
-    log_floor: Any,
-    log_p: Any,
-    dz: Any,
-    sums: Any,
-    dx: Any,
-    scratch: Any,
-    R: Any,
-    P: Any,
-    stride: Any,
-    flags: Any,
-) -> None:
-    _mixture(
-        z, x, weight, log_floor, log_p, dz, sums, dx, scratch, R, P, stride, flags, _LAPLACE, LOG_2
-    )
+    return epilogue
 
 
 def _bernoulli_epilogue(
@@ -342,21 +311,28 @@ def _bernoulli_draw(
         store(x, s, where_less(load(uniform, s), p, one, zero))
 
 
-_EPILOGUES = {
-    "gaussian": _gaussian_epilogue,
-    "laplace": _laplace_epilogue,
-    "bernoulli": _bernoulli_epilogue,
-}
-_DRAWS = {"gaussian": _mixture_draw, "laplace": _mixture_draw, "bernoulli": _bernoulli_draw}
+class Kernels(NamedTuple):
+    """The two C functions of a family."""
 
-FAMILIES = tuple(_EPILOGUES)
+    epilogue: Callable[..., None]
+    draw: Callable[..., None]
+
+
+# The families that have kernels, by name.
+KERNELS = {
+    "gaussian": Kernels(_mixture_epilogue(_GAUSSIAN, LOG_SQRT_2PI), _mixture_draw),
+    "laplace": Kernels(_mixture_epilogue(_LAPLACE, LOG_2), _mixture_draw),
+    "bernoulli": Kernels(_bernoulli_epilogue, _bernoulli_draw),
+}
+# Those of the library that have none, and why.
+WITHOUT: dict[str, str] = {}
 
 
 def epilogue_address(family: str, dtype: np.dtype[Any]) -> int:
     """Address of a family's epilogue for one precision."""
-    return address_of(_EPILOGUES[family], "pppppppppiiii", dtype)
+    return address_of(KERNELS[family].epilogue, "pppppppppiiii", dtype)
 
 
 def draw_address(family: str, dtype: np.dtype[Any]) -> int:
     """Address of a family's draw for one precision."""
-    return address_of(_DRAWS[family], "ppppppiiii", dtype)
+    return address_of(KERNELS[family].draw, "ppppppiiii", dtype)

@@ -20,7 +20,15 @@ arrays: to pass twenty arrays takes time that shows in a step on a small model. 
 
 from typing import Any
 
-from rnade.backends.cpu.calls import array_at, call, compiled, copy_bytes, gemm, inlined
+from rnade.backends.cpu.calls import (
+    PRODUCT,
+    array_at,
+    call,
+    compiled,
+    copy_bytes,
+    gemm,
+    inlined,
+)
 from rnade.backends.cpu.density import (
     at,
     clear,
@@ -322,7 +330,7 @@ def join(
 
     `value` is the sum of what the chunks returned.
     """
-    product = functions[0]
+    product = functions[PRODUCT]
     arrays = arrays_at(addresses, sizes, work)
     x, order, W, dW, dc = arrays[0], arrays[2], arrays[3], arrays[9], arrays[10]
     dx, carried, total = arrays[14], arrays[16], arrays[17]

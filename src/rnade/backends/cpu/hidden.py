@@ -14,7 +14,7 @@ import numpy as np
 
 from rnade.backends.cpu.calls import address_of, inlined
 from rnade.backends.cpu.lanes import LANES, exp, like, load, splat, store, where_less
-from rnade.backends.parameters import Activation
+from rnade.backends.spec import Activation
 
 _RELU, _SIGMOID, _IDENTITY = 0, 1, 2
 CODES: dict[Activation, int] = {"relu": _RELU, "sigmoid": _SIGMOID, "identity": _IDENTITY}

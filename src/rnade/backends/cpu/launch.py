@@ -8,7 +8,7 @@ gradient's kernels are given addresses and sizes, and tensors are made only for 
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from rnade.backends.cpu import density as density_kernels
 from rnade.backends.cpu import gradient as gradient_kernels
 from rnade.backends.cpu import hidden, memory, products
 from rnade.backends.cpu import threads as workers
+from rnade.backends.cpu.calls import NARROW
 from rnade.backends.cpu.families import (
     FLOOR,
     GRADIENT,
@@ -27,48 +28,32 @@ from rnade.backends.cpu.families import (
 )
 from rnade.backends.cpu.gradient import WANT_HIDDEN, WANT_V, WANT_X
 from rnade.backends.cpu.lanes import LANES
-from rnade.backends.parameters import Activation
+from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
 from rnade.backends.threads import kernel_threads
-from rnade.families.base import AbstractFamily
-from rnade.families.mixture import AbstractMixture
+from rnade.batch import Batch
+from rnade.chunks import rows_at_a_time
 
 # Numbers in one of the matrices (rows, H) that a kernel keeps in cache; it keeps four or five.
 # 2**15 of them in float32 are 128 KiB, so that all fit a second-level cache of one megabyte beside
 # the V_d of a dimension.
 BLOCK_ELEMENTS = 2**15
 MOST_BLOCK_ROWS = 256
-# Numbers that a gradient may keep for joining chunks of dimensions, and random numbers that a
-# draw may hold at a time: 64 MiB in float32.
-MOST_ELEMENTS = 2**24
+# Rows from which a density or a draw takes a copy of V whose columns are padded to whole vectors.
+# Gradients were measured to be slower with it.
+PADDED_ROWS = 1024
 # Multiplications below which a second thread costs more than it saves.
 SMALL = 3_000_000
-
-
-class Setting(NamedTuple):
-    """What a computation depends on besides the tensors that have gradients."""
-
-    family: AbstractFamily
-    activation: Activation
-    order: Tensor | None
-    log_floor: Tensor | None
-    scale_mean_gradient: bool
 
 
 class Problem:
     """Tensors and codes as the kernels take them; nothing is copied that need not be."""
 
     def __init__(
-        self,
-        setting: Setting,
-        x: Tensor,
-        W: Tensor,
-        c: Tensor,
-        rho: Tensor,
-        V: Tensor,
-        b: Tensor,
-        *,
-        padded: bool = False,
+        self, batch: Batch, parameters: Parameters, spec: Spec, *, padded: bool = False
     ) -> None:
+        x, order = batch.x, batch.order
+        W, c, rho, V, b, log_floor, _, _ = parameters
         self.dtype = W.dtype
         if any(t.dtype != W.dtype for t in (c, rho, V, b)):
             raise TypeError(
@@ -76,21 +61,19 @@ class Problem:
                 + ", ".join(str(t.dtype) for t in (W, c, rho, V, b))
                 + ". Convert them to that of W."
             )
-        self.family = setting.family
+        self.family = spec.family
         # One set of rows for all models is passed as one.
         self.x = _converted(_one_for_all(x), W.dtype)
-        order = setting.order
         self.order = _identity(x.shape[2]) if order is None else _contiguous(order.long())
         # The products over earlier dimensions need the rows of W in order. V stays where it is.
         self.W = _contiguous(W if order is None else torch.take_along_dim(W, order[:, :, None], 1))
         self.c, self.rho, self.b = _contiguous(c), _contiguous(rho), _contiguous(b)
         self.V = _contiguous(_padded(V.detach()) if padded else V)
-        floor = setting.log_floor
-        self.log_floor = self.rho if floor is None else _converted(floor, W.dtype)
-        self.flags = (0 if floor is None else FLOOR) | (
-            SCALE_MEAN if setting.scale_mean_gradient else 0
+        self.log_floor = self.rho if log_floor is None else _converted(log_floor, W.dtype)
+        self.flags = (0 if log_floor is None else FLOOR) | (
+            SCALE_MEAN if spec.scale_mean_gradient else 0
         )
-        self.activation = hidden.CODES[setting.activation]
+        self.activation = hidden.CODES[spec.activation]
         sizes: tuple[int, ...] = V.shape
         self.models, self.dimensions, self.hidden, self.outputs = sizes
 
@@ -179,14 +162,15 @@ def _identity(D: int) -> Tensor:
     return torch.arange(D)[None]
 
 
-def density(problem: Problem, x: Tensor) -> Tensor:
+def density(batch: Batch, parameters: Parameters, spec: Spec) -> Tensor:
     """The terms (M, B, D)."""
-    B = x.shape[1]
-    terms = x.new_empty(problem.models, B, problem.dimensions)
+    B = batch.x.shape[1]
+    problem = Problem(batch, parameters, spec, padded=B >= PADDED_ROWS)
+    terms = batch.x.new_empty(problem.models, B, problem.dimensions)
     if terms.numel() == 0:
         return terms
     functions, out = problem.functions(epilogue_address), terms.numpy()
-    rows, parameters = problem.x.detach().numpy(), problem.arrays()
+    rows, arrays = problem.x.detach().numpy(), problem.arrays()
     threads = problem.threads(B)
     # Small enough for eight threads to share, and the same whatever their number.
     block = min(problem.block(B), max(16, -(-B // 8 // 16) * 16))
@@ -197,7 +181,7 @@ def density(problem: Problem, x: Tensor) -> Tensor:
             density_kernels.density(
                 functions,
                 rows,
-                *parameters,
+                *arrays,
                 out,
                 problem.workspace(density_kernels.density_size, block),
                 problem.activation,
@@ -216,26 +200,27 @@ def density(problem: Problem, x: Tensor) -> Tensor:
 
 
 def gradient(
-    setting: Setting, weights: Tensor, tensors: Sequence[Tensor], needs: Sequence[bool]
+    batch: Batch, parameters: Parameters, spec: Spec, needs: Sequence[bool]
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """Sum of `weights`, (M, B, D) or (M, B, 1), times the terms, and its gradients.
+    """Sum of the batch's weights, of rows or cells, times the terms, and its gradients.
 
-    `tensors` are x, W, c, rho, V and b, and `needs` says of which a gradient is wanted; for the
-    others it is None.
+    `needs` says of x and of each of the parameters whether a gradient is wanted; the gradients
+    come in the same order, with None for the others.
     """
-    x, *parameters = tensors
-    B = x.shape[1]
-    problem = Problem(setting, x, *parameters)
+    want_x, *others = needs
+    wanted: Any = Parameters(*others)  # type: ignore[arg-type]
+    B = batch.x.shape[1]
+    problem = Problem(batch, parameters, spec)
     M, D, H, P = problem.models, problem.dimensions, problem.hidden, problem.outputs
     dtype = problem.dtype
-    want_x, want_V, want_hidden = needs[0], needs[4], any(needs[1:4])
+    want_V, want_hidden = wanted.V, wanted.W or wanted.c or wanted.rho
     want = WANT_V * want_V | WANT_X * want_x | WANT_HIDDEN * want_hidden
     threads = problem.threads(B)
     chunks = max(1, min(D, -(-threads // M)))
     block = problem.block(B)
-    most = max(block, MOST_ELEMENTS // (M * chunks * H) // block * block) if chunks > 1 else B
+    most = max(block, rows_at_a_time(M * chunks * H) // block * block) if chunks > 1 else B
     functions = problem.functions(epilogue_address)
-    several = want_V and B >= 2 * block and P > 1 and functions[1] == 0
+    several = want_V and B >= 2 * block and P > 1 and functions[NARROW] == 0
 
     # Without rows no kernel runs.
     make, make_like = (torch.empty, torch.empty_like) if B else (torch.zeros, torch.zeros_like)
@@ -247,6 +232,8 @@ def gradient(
     turned = memory.room((M, D, P, H), dtype) if several else None
     if B == 0 and dV is not None:
         dV.zero_()
+    assert batch.weights is not None
+    weights = batch.weights if batch.weights.ndim == 3 else batch.weights.unsqueeze(2)
     given = _converted(_one_for_all(weights), dtype)
     taken = (problem.x, given, *problem.parameters)
     made = (dW, dc, drho, dV, db, dx, turned, carried, total)
@@ -297,17 +284,31 @@ def gradient(
 
         workers.run([task(m, j) for m in range(M) for j in range(chunks)], threads)
 
-    if setting.order is not None and needs[1]:
-        dW = torch.empty_like(dW).scatter_(1, setting.order.long()[:, :, None].expand_as(dW), dW)
-    found = (dx, dW, dc, drho, dV, db)
+    if batch.order is not None and wanted.W:
+        dW = torch.empty_like(dW).scatter_(1, batch.order.long()[:, :, None].expand_as(dW), dW)
+    found = (dx, *Parameters(dW, dc, drho, dV, db))  # type: ignore[arg-type]
     return total, [t if need else None for t, need in zip(found, needs, strict=True)]
 
 
-def sample_into(problem: Problem, x: Tensor, generator: Generator) -> None:
+def sample(
+    n: int, parameters: Parameters, spec: Spec, order: Tensor | None, generator: Generator
+) -> Tensor:
+    """Draws of shape (M, n, D)."""
+    M, D, _ = parameters.W.shape
+    no_rows = Batch(parameters.W.new_empty(1, 0, D), order=order)
+    problem = Problem(no_rows, parameters, spec, padded=n >= PADDED_ROWS)
+    x = parameters.W.new_empty(M, n, D)
+    size = rows_at_a_time(M * D)
+    for start in range(0, n, size):
+        _sample_into(problem, x[:, start : start + size], generator)
+    return x
+
+
+def _sample_into(problem: Problem, x: Tensor, generator: Generator) -> None:
     """Fill x, (M, n, D), with draws."""
     uniform = torch.rand(x.shape, dtype=x.dtype, generator=generator)
-    family = problem.family
-    noise = family._draw_kernel(x, generator) if isinstance(family, AbstractMixture) else uniform
+    noise = problem.family.noise(x, generator)
+    noise = uniform if noise is None else noise
     n = x.shape[1]
     functions, out = problem.functions(draw_address), x.numpy()
     u, e, parameters = uniform.numpy(), noise.numpy(), problem.arrays()

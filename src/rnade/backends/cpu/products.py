@@ -16,7 +16,16 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import codegen, config
 
-from rnade.backends.cpu.calls import address_of, call, gemm, inlined, intrinsic, types
+from rnade.backends.cpu.calls import (
+    NARROW,
+    PRODUCT,
+    address_of,
+    call,
+    gemm,
+    inlined,
+    intrinsic,
+    types,
+)
 from rnade.backends.cpu.lanes import LANES, transpose
 
 VECTOR_BYTES = 64
@@ -34,7 +43,7 @@ def multiply(
 
     Parameters
     ----------
-    functions : addresses of BLAS's ?gemm and of `_narrow`, which is 0 to use BLAS
+    functions : addresses, of which two ways to multiply are used
     a, b, c : addresses of A (m, k), B (k, n) and C (m, n)
     strides : numbers from row to row and from column to column of A, one of them 1; from row to
         row of B and of C, whose rows lie in one piece
@@ -44,13 +53,13 @@ def multiply(
     """
     a_row, a_column, b_row, c_row = strides
     m, n, k = sizes
-    if functions[1] != 0:
+    if functions[NARROW] != 0:
         kept = 0 if keep == 0 else 1
-        call(functions[1], (a, b, c, a_row, a_column, b_row, c_row, m, n, k, kept, ahead))
+        call(functions[NARROW], (a, b, c, a_row, a_column, b_row, c_row, m, n, k, kept, ahead))
     elif a_column == 1:
-        gemm(functions[0], False, False, n, m, k, b, b_row, a, a_row, keep, c, c_row)
+        gemm(functions[PRODUCT], False, False, n, m, k, b, b_row, a, a_row, keep, c, c_row)
     else:
-        gemm(functions[0], False, True, n, m, k, b, b_row, a, a_column, keep, c, c_row)
+        gemm(functions[PRODUCT], False, True, n, m, k, b, b_row, a, a_column, keep, c, c_row)
 
 
 def _features() -> str:

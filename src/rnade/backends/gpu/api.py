@@ -3,50 +3,43 @@
 Three paths. Banks of small models take one program for each model and dimension, value and
 gradient in one (`bank`). Else many rows are scored and drawn with the hidden state on chip
 (`density`): nothing of size B x D x H exists. Few rows, and every gradient, store the hidden
-state of a chunk of rows (`gradient`), at most `STORED_ELEMENTS` of it, so that all dimensions
-are worked on at once; deeper networks go this way always, with their layers in between
-(`layers`). Nothing here waits for the device or looks at values, so every function can
-be captured in a CUDA graph, and sums are made in a fixed order, so that the same inputs give the
-same bits.
+state of a chunk of rows (`stored`), at most `chunks.STORED_ELEMENTS` of it, so that all dimensions
+are worked on at once; deeper networks go this way always, with their layers in between (`layers`).
+Nothing here waits for the device or looks at values, so every function can be captured in a CUDA
+graph, and sums are made in a fixed order, so that the same inputs give the same bits.
 
 Importing this module does not import Triton. With ``TRITON_INTERPRET=1`` in the environment before
 the first call, the kernels run on CPU tensors through Triton's interpreter, slowly.
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from rnade import chunks
 from rnade.backends import vectorised
 from rnade.backends.gpu import bank_launch as bank
 from rnade.backends.gpu import launch, tiling
 from rnade.backends.gpu import stored_launch as stored
-from rnade.backends.gpu.launch import Request
 from rnade.backends.gpu.launch import has_triton as _has_triton
-from rnade.backends.parameters import Activation, Parameters
+from rnade.backends.parameters import Parameters
+from rnade.backends.spec import PRECISIONS, Spec
+from rnade.batch import Batch
 from rnade.checks import unknown_name
-from rnade.families.base import AbstractFamily
-from rnade.families.mixture import AbstractMixture
 
-PRECISIONS = ("exact", "tf32", "bf16")
-FAMILIES = ("gaussian", "laplace", "bernoulli")
-
-# Elements of hidden state that the stored path may keep: 256 MiB in float32.
-STORED_ELEMENTS = 2**26
 # Hidden units whose state for 16 rows still fits the registers of one multiprocessor.
 ON_CHIP_HIDDEN = 2048
 # Outputs of one dimension that the kernels hold in one tile.
 LARGEST_OUTPUTS = 512
-# Random numbers drawn ahead of the sampling kernel: 64 MiB in float32.
-DRAWN_ELEMENTS = 2**24
 
 
-def supports(parameters: Parameters, family: AbstractFamily, activation: Activation) -> str | None:
+def supports(parameters: Parameters, spec: Spec) -> str | None:
     """Say why these kernels cannot serve, in plain words, or None where they can."""
-    W = parameters.W
+    W, family, activation = parameters.W, spec.family, spec.activation
     if not _has_triton():
         return "Triton is not installed"
     if not launch.interpreting():
@@ -61,7 +54,7 @@ def supports(parameters: Parameters, family: AbstractFamily, activation: Activat
     for name, t in parameters._asdict().items():
         if t is not None and t.dtype != torch.float32:
             return f"the kernels compute in float32 and {name} is {t.dtype}"
-    if family.name not in FAMILIES:
+    if family.name not in launch.FAMILIES:
         return f"there is no kernel for the family {family.name!r}"
     if activation not in ("relu", "sigmoid", "identity"):
         return f"there is no kernel for the activation {activation!r}"
@@ -72,103 +65,61 @@ def supports(parameters: Parameters, family: AbstractFamily, activation: Activat
     return None
 
 
-def log_conditionals(
-    x: Float[Tensor, "M B D"],
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-    *,
-    scale_mean_gradient: bool = False,
-    precision: str = "exact",
-) -> Float[Tensor, "M B D"]:
+def log_conditionals(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M B D"]:
     """The D terms log p(x_d | x_<d) of each row, laid out by dimension whatever the order.
 
-    Parameters
-    ----------
-    x : Tensor of shape (M, B, D)
-    parameters : Parameters
-    family : AbstractFamily
-    activation : "relu", "sigmoid" or "identity"
-    order : Tensor of shape (M, D), optional
-        Dimension `order[m, 0]` comes first, and so on.
-    scale_mean_gradient : bool
-        Multiply the gradient of each component mean by its scale; the value is the same.
-    precision : "exact", "tf32" or "bf16"
-        Of the matrix products; everything else is float32.
-
-    Returns
-    -------
-    Tensor of shape (M, B, D)
-        In nats; can be differentiated once, with respect to x and the parameters.
+    In nats; they can be differentiated once, with respect to x and the parameters.
     """
-    request = _checked(x, parameters, family, activation, order, scale_mean_gradient, precision)
-    if _wants_gradient(x, parameters):
-        return _terms(request, x, parameters)
-    return _value(request, x, parameters, summed=False)
+    batch = _checked(batch, parameters, spec)
+    if parameters.wants_gradient(batch.x):
+        return _terms(batch, parameters, spec)
+    return _value(batch, parameters, spec, summed=False)
 
 
-def log_prob(
-    x: Float[Tensor, "M B D"],
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-    *,
-    scale_mean_gradient: bool = False,
-    precision: str = "exact",
-) -> Float[Tensor, "M B"]:
+def log_prob(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M B"]:
     """Log density of each row in nats: the sum of `log_conditionals`, made on chip."""
-    request = _checked(x, parameters, family, activation, order, scale_mean_gradient, precision)
-    if _wants_gradient(x, parameters):
-        return _terms(request, x, parameters).sum(-1)
-    return _value(request, x, parameters, summed=True)
+    batch = _checked(batch, parameters, spec)
+    if parameters.wants_gradient(batch.x):
+        return _terms(batch, parameters, spec).sum(-1)
+    return _value(batch, parameters, spec, summed=True)
 
 
 def weighted_log_likelihood(
-    x: Float[Tensor, "M B D"],
-    weights: Float[Tensor, "M B"],
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
-    *,
-    scale_mean_gradient: bool = False,
-    precision: str = "exact",
+    batch: Batch, parameters: Parameters, spec: Spec
 ) -> Float[Tensor, " M"]:
     """Sum over rows of weight times log density, for each model: what training differentiates.
 
     The backward pass folds weights and upstream gradient into the kernels that make the
     parameters' gradients, so that these are written once.
     """
-    request = _checked(x, parameters, family, activation, order, scale_mean_gradient, precision)
-    if torch.is_grad_enabled() and (weights.requires_grad or x.shape[1] == 0):
-        return (weights * _terms(request, x, parameters).sum(-1)).sum(-1)
-    if (
-        _wants_gradient(x, parameters)
-        and not x.requires_grad
-        and bank.fits(request, x, parameters)
-    ):
-        sums: Tensor = _DifferentiableBank.apply(request, weights, x, *parameters[:5])  # type: ignore[no-untyped-call]
-        return sums
-    if _wants_gradient(x, parameters):
-        total: Tensor = _Differentiable.apply(request, weights, x, *parameters.weights)  # type: ignore[no-untyped-call]
-        return total
-    return (weights * _value(request, x, parameters, summed=True)).sum(-1)
+    batch = _checked(batch, parameters, spec)
+    x, weights, _, order = batch
+    if weights is None:
+        weights = x.new_ones(x.shape[:2])
+    differentiated = parameters.wants_gradient(x)
+    # The kernels that add up in one pass take weights of rows. Those of cells multiply the terms,
+    # whose backward pass takes any upstream gradient.
+    if weights.ndim == 3 or (torch.is_grad_enabled() and weights.requires_grad) or x.shape[1] == 0:
+        terms = _terms if differentiated else functools.partial(_value, summed=False)
+        return vectorised.weighted_sum(terms(batch, parameters, spec), weights)
+    if not differentiated:
+        return (weights * _value(batch, parameters, spec, summed=True)).sum(-1)
+    alone = not x.requires_grad and bank.fits(batch, parameters, spec)
+    function = _DifferentiableBank if alone else _Differentiable
+    total: Tensor = function.apply(spec, order, weights, x, *parameters)  # type: ignore[no-untyped-call]
+    return total
 
 
 @torch.no_grad()
 def sample(
     n: int,
     parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Int[Tensor, "M D"] | None = None,
+    spec: Spec,
     *,
+    order: Int[Tensor, "M D"] | None = None,
     generator: Generator,
     low: Float[Tensor, " D"] | None = None,
     high: Float[Tensor, " D"] | None = None,
-    precision: str = "exact",
 ) -> Float[Tensor, "M n D"]:
     """Exact draws, one dimension after the other, with the hidden state on chip.
 
@@ -180,91 +131,93 @@ def sample(
     truncated = low is not None or high is not None
     if truncated or parameters.U is not None or H > ON_CHIP_HIDDEN:
         return vectorised.sample(
-            n, parameters, family, activation, order, generator=generator, low=low, high=high
+            n, parameters, spec, order=order, generator=generator, low=low, high=high
         )
-    x = W.new_empty(M, n, D)
-    request = _checked(x, parameters, family, activation, order, False, precision)
-    packed = launch.Packed.of(parameters, request)
-    largest = max(1, DRAWN_ELEMENTS // (M * D))
+    x, _, _, order = _checked(Batch(W.new_empty(M, n, D), order=order), parameters, spec)
+    packed = launch.Packed.of(parameters, spec, order)
+    largest = chunks.rows_at_a_time(M * D)  # their random numbers are drawn ahead
     for start in range(0, n, largest):
         rows = x[:, start : start + largest]
         uniform = torch.rand(M, D, rows.shape[1], device=W.device, generator=generator)
-        noise = uniform
-        if isinstance(family, AbstractMixture):
-            noise = family._draw_kernel(uniform, generator)
-        launch.sampling(packed, uniform, noise, rows)
+        noise = spec.family.noise(uniform, generator)
+        launch.sampling(packed, uniform, uniform if noise is None else noise, rows)
     return x
 
 
-def _terms(request: Request, x: Tensor, parameters: Parameters) -> Tensor:
+def _terms(batch: Batch, parameters: Parameters, spec: Spec) -> Tensor:
     """Terms that can be differentiated."""
-    if x.shape[1] == 0:  # nothing to launch
-        return vectorised.log_conditionals(
-            x, parameters, request.family, request.activation, request.order
-        )
-    terms: Tensor = _Differentiable.apply(request, None, x, *parameters.weights)  # type: ignore[no-untyped-call]
+    if batch.x.shape[1] == 0:  # nothing to launch
+        return vectorised.log_conditionals(batch, parameters, spec)
+    terms: Tensor = _Differentiable.apply(spec, batch.order, None, batch.x, *parameters)  # type: ignore[no-untyped-call]
     return terms
 
 
 class _Differentiable(torch.autograd.Function):
-    """Terms (M, B, D), or with weights their weighted sum (M,), and first derivatives."""
+    """Terms (M, B, D), or with weights of rows their weighted sum (M,), and first derivatives."""
 
     @staticmethod
     def forward(
-        ctx: Any, request: Request, weights: Tensor | None, x: Tensor, *given: Tensor
+        ctx: Any,
+        spec: Spec,
+        order: Tensor | None,
+        weights: Tensor | None,
+        x: Tensor,
+        *given: Tensor,
     ) -> Any:
-        parameters = _parameters(given, request)
-        ctx.request, ctx.kept = request, None
-        ctx.save_for_backward(weights, x, *given)
-        M, B, D = x.shape
-        if M * B * D * given[0].shape[2] <= STORED_ELEMENTS:
+        batch, parameters = Batch(x, weights, None, order), Parameters(*given)
+        ctx.spec, ctx.kept = spec, None
+        ctx.save_for_backward(order, weights, x, *given)
+        if x.numel() * parameters.W.shape[2] <= chunks.STORED_ELEMENTS:
             # Small enough to keep: the backward pass starts from here.
             value, ctx.kept = stored.evaluate(
-                request, x, parameters, weights, gradient=True, gradient_x=ctx.needs_input_grad[2]
+                batch, parameters, spec, gradient=True, gradient_x=ctx.needs_input_grad[3]
             )
             return value
-        value = _value(request, x, parameters, summed=weights is not None)
+        value = _value(batch, parameters, spec, summed=weights is not None)
         return (weights * value).sum(-1) if weights is not None else value
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
         _refuse_second_derivatives()
-        weights, x, *given = ctx.saved_tensors
-        request: Request = ctx.request
-        parameters = _parameters(given, request)
-        needs = ctx.needs_input_grad
+        order, weights, x, *given = ctx.saved_tensors
+        batch, parameters, spec = Batch(x, order=order), Parameters(*given), ctx.spec
+        needs_x, *others = ctx.needs_input_grad[3:]
+        needs: Any = Parameters(*others)
         scale = None
         if weights is not None:
             scale = upstream.contiguous()
             upstream = weights[:, :, None].expand(x.shape)
-        collected = stored.Gradients.empty(parameters, x, inputs=any(needs[2:5]), x_too=needs[2])
+        collected = stored.Gradients.empty(
+            parameters, x, inputs=needs_x or needs.W or needs.c, x_too=needs_x
+        )
         if ctx.kept is not None:
-            collected.add(request, x, parameters, upstream, scale, ctx.kept)
+            collected.add(batch, parameters, spec, upstream, scale, ctx.kept)
         else:
-            for rows in _row_chunks(x, parameters):
+            for rows in _row_chunks(batch, parameters):
                 _, kept = stored.evaluate(
-                    request, x[:, rows], parameters, None, gradient=True, gradient_x=needs[2]
+                    batch.rows(rows), parameters, spec, gradient=True, gradient_x=needs_x
                 )
-                collected.add(request, x, parameters, upstream, scale, kept, rows)
-        return None, None, *collected.finished()
+                collected.add(batch, parameters, spec, upstream, scale, kept, rows)
+        return None, None, None, *collected.finished()
 
 
 class _DifferentiableBank(torch.autograd.Function):
     """Weighted sums (M,) of a bank of small models, and first derivatives to the parameters."""
 
     @staticmethod
-    def forward(ctx: Any, request: Request, weights: Tensor, x: Tensor, *given: Tensor) -> Any:
-        value, parts = bank.value_and_parts(request, x, weights, _parameters(given, request))
-        ctx.request, ctx.parts = request, parts
+    def forward(
+        ctx: Any, spec: Spec, order: Tensor | None, weights: Tensor, x: Tensor, *given: Tensor
+    ) -> Any:
+        batch = Batch(x, weights, None, order)
+        value, ctx.parts = bank.value_and_parts(batch, Parameters(*given), spec)
         ctx.save_for_backward(*given)
         return value.sum(1)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
         _refuse_second_derivatives()
-        parameters = _parameters(ctx.saved_tensors, ctx.request)
-        totals = bank.totals(ctx.parts, upstream.contiguous(), parameters)
-        return None, None, None, *totals
+        found = bank.totals(ctx.parts, upstream.contiguous(), Parameters(*ctx.saved_tensors))
+        return None, None, None, None, *Parameters(*found)
 
 
 def _refuse_second_derivatives() -> None:
@@ -276,63 +229,46 @@ def _refuse_second_derivatives() -> None:
         )
 
 
-def _parameters(given: Sequence[Tensor], request: Request) -> Parameters:
-    W, c, rho, V, b, *layers = given
-    return Parameters(W, c, rho, V, b, request.log_floor, *layers)
-
-
-def _value(request: Request, x: Tensor, parameters: Parameters, *, summed: bool) -> Tensor:
+def _value(batch: Batch, parameters: Parameters, spec: Spec, *, summed: bool) -> Tensor:
     """Terms (M, B, D) or their sums (M, B), no gradient: on chip, or stored in chunks."""
-    if bank.fits(request, x, parameters):
-        terms = bank.terms(request, x, parameters)
+    batch = batch._replace(weights=None)
+    if bank.fits(batch, parameters, spec):
+        terms = bank.terms(batch, parameters, spec)
         return terms.sum(-1) if summed else terms
-    M, B, D = x.shape
+    M, B, D = batch.x.shape
     H = parameters.W.shape[2]
-    blocks = M * tiling.cdiv(B, request.on_chip_tiles(H).rows)
+    blocks = M * tiling.cdiv(B, launch.on_chip_tiles(spec, H).rows)
     if parameters.U is None and H <= ON_CHIP_HIDDEN and blocks >= tiling.BLOCKS_TO_FILL:
-        return launch.density(launch.Packed.of(parameters, request), x, summed=summed)
-    out = x.new_empty((M, B) if summed else (M, B, D))
-    for chunk in _row_chunks(x, parameters):
+        return launch.density(batch, parameters, spec, summed=summed)
+    out = batch.x.new_empty((M, B) if summed else (M, B, D))
+    for rows in _row_chunks(batch, parameters):
         terms, _ = stored.evaluate(
-            request, x[:, chunk], parameters, None, gradient=False, gradient_x=False
+            batch.rows(rows), parameters, spec, gradient=False, gradient_x=False
         )
-        out[:, chunk] = terms.sum(-1) if summed else terms
+        out[:, rows] = terms.sum(-1) if summed else terms
     return out
 
 
-def _row_chunks(x: Tensor, parameters: Parameters) -> Iterator[slice]:
-    """Slices of rows whose hidden state stays within `STORED_ELEMENTS`."""
-    M, B, D = x.shape
-    largest = max(16, STORED_ELEMENTS // (M * D * parameters.W.shape[2]))
+def _row_chunks(batch: Batch, parameters: Parameters) -> Iterator[slice]:
+    """Slices of rows whose hidden state stays within `chunks.STORED_ELEMENTS`."""
+    M, B, D = batch.x.shape
+    largest = max(16, chunks.STORED_ELEMENTS // (M * D * parameters.W.shape[2]))
     for start in range(0, B, largest):
         yield slice(start, min(B, start + largest))
 
 
-def _checked(
-    x: Tensor,
-    parameters: Parameters,
-    family: AbstractFamily,
-    activation: Activation,
-    order: Tensor | None,
-    scale_mean_gradient: bool,
-    precision: str,
-) -> Request:
-    """The request, after checks that look at shapes, devices and dtypes alone."""
-    if precision not in PRECISIONS:
-        raise unknown_name(precision, list(PRECISIONS), "precision")
-    reason = supports(parameters, family, activation)
+def _checked(batch: Batch, parameters: Parameters, spec: Spec) -> Batch:
+    """The batch, after checks that look at shapes, devices and dtypes alone."""
+    if spec.precision not in PRECISIONS:
+        raise unknown_name(spec.precision, list(PRECISIONS), "precision")
+    reason = supports(parameters, spec)
     if reason is not None:
         raise ValueError(f"The GPU kernels cannot serve: {reason}.")
+    x, order = batch.x, batch.order
     if x.dtype != torch.float32 or x.device != parameters.W.device:
         raise ValueError(
             f"Expected x in float32 on {parameters.W.device}; got {x.dtype} on {x.device}."
         )
-    if order is not None:
-        order = order.to(device=x.device, dtype=torch.int64).contiguous()
-    return Request(family, activation, order, parameters.log_floor, scale_mean_gradient, precision)
-
-
-def _wants_gradient(x: Tensor, parameters: Parameters) -> bool:
-    return torch.is_grad_enabled() and (
-        x.requires_grad or any(t.requires_grad for t in parameters.weights)
-    )
+    if order is None:
+        return batch
+    return batch._replace(order=order.to(device=x.device, dtype=torch.int64).contiguous())

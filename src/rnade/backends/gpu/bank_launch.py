@@ -9,8 +9,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from rnade.backends.gpu import tiling
-from rnade.backends.gpu.launch import Request, current, kernels_of
+from rnade.backends.gpu.launch import current, flags_of, kernels_of
 from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 
 
 class Parts(NamedTuple):
@@ -21,39 +23,37 @@ class Parts(NamedTuple):
     order: Tensor | None
 
 
-def fits(request: Request, x: Tensor, parameters: Parameters) -> bool:
+def fits(batch: Batch, parameters: Parameters, spec: Spec) -> bool:
     """Whether there are enough models, and these small enough, for one program a dimension.
 
     Beyond the smallest number of models their number does not matter, so that a model's bits do
     not depend on how many others there are.
     """
-    M, B, D = x.shape
+    M, B, D = batch.x.shape
     return (
         parameters.U is None
         and M >= tiling.BANK_MODELS
         and B >= 1
         and D <= tiling.BANK_DIMENSIONS
         and parameters.W.shape[2] <= tiling.BANK_HIDDEN
-        and request.family.n_components <= tiling.BANK_COMPONENTS
+        and spec.family.n_components <= tiling.BANK_COMPONENTS
     )
 
 
-def terms(request: Request, x: Tensor, parameters: Parameters) -> Tensor:
+def terms(batch: Batch, parameters: Parameters, spec: Spec) -> Tensor:
     """The terms (M, B, D)."""
-    out = x.new_empty(x.shape)
-    _launch(request, x, parameters, None, out, out, out)
+    out = batch.x.new_empty(batch.x.shape)
+    _launch(batch._replace(weights=None), parameters, spec, out, out, out)
     return out
 
 
-def value_and_parts(
-    request: Request, x: Tensor, weights: Tensor, parameters: Parameters
-) -> tuple[Tensor, Parts]:
+def value_and_parts(batch: Batch, parameters: Parameters, spec: Spec) -> tuple[Tensor, Parts]:
     """Each dimension's part (M, D) of the weighted sum of terms, and parts of its gradient."""
     M, D, H, P = parameters.V.shape
-    out = x.new_empty(M, D)
-    own, early = x.new_empty(M, D * (1 + (H + 1) * P)), x.new_empty(M, D, D + 1, H)
-    _launch(request, x, parameters, weights, out, own, early)
-    return out, Parts(own, early, request.order)
+    new = batch.x.new_empty
+    out, own, early = new(M, D), new(M, D * (1 + (H + 1) * P)), new(M, D, D + 1, H)
+    _launch(batch, parameters, spec, out, own, early)
+    return out, Parts(own, early, batch.order)
 
 
 def totals(parts: Parts, scale: Tensor, parameters: Parameters) -> list[Tensor]:
@@ -76,7 +76,7 @@ def totals(parts: Parts, scale: Tensor, parameters: Parameters) -> list[Tensor]:
             BLOCK=tiling.UPDATE_BLOCK,
             num_warps=4,
         )
-    shapes = [t.shape for t in parameters[:5]]
+    shapes = [t.shape for t in parameters.trained]
     ends = [0, *itertools.accumulate(shape[1:].numel() for shape in shapes)]
     return [
         out[:, low:high].view(shape)
@@ -85,18 +85,13 @@ def totals(parts: Parts, scale: Tensor, parameters: Parameters) -> list[Tensor]:
 
 
 def _launch(
-    request: Request,
-    x: Tensor,
-    parameters: Parameters,
-    weights: Tensor | None,
-    out: Tensor,
-    own: Tensor,
-    early: Tensor,
+    batch: Batch, parameters: Parameters, spec: Spec, out: Tensor, own: Tensor, early: Tensor
 ) -> None:
-    W, c, rho, V, b, log_floor = parameters[:6]
+    x, weights, _, order = batch
+    W, c, rho, V, b, log_floor, _, _ = parameters
     M, B, D = x.shape
-    H, K = W.shape[2], request.family.n_components
-    rho, order = rho.contiguous(), request.order
+    H, K = W.shape[2], spec.family.n_components
+    rho = rho.contiguous()
     gradient = weights is not None
     tiles = tiling.bank(B, gradient=gradient)
     KP = max(16, tiling.power_of_two(K))
@@ -125,12 +120,12 @@ def _launch(
             HP=max(16, tiling.power_of_two(H)),
             KP=KP,
             DP=max(16, tiling.power_of_two(D + 1)),
-            FAMILY=request.family.name,
-            **request.flags,
+            FAMILY=spec.family.name,
+            **flags_of(spec),
             FLOORED=log_floor is not None,
             ORDERED=order is not None,
             GRADIENT=gradient,
-            SCALE_MEAN=request.scale_mean_gradient,
+            SCALE_MEAN=spec.scale_mean_gradient,
             REREAD=gradient and KP >= tiling.BANK_REREAD,
             num_warps=tiles.warps,
             num_stages=tiles.stages,

@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import os
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -18,50 +17,46 @@ from torch import Tensor
 
 from rnade.backends.gpu import tiling
 from rnade.backends.gpu.tiling import Tiles
-from rnade.backends.parameters import Activation, Parameters
+from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 from rnade.families.base import AbstractFamily
 
+# The families that have kernels, by the name that these are compiled for (see `families`).
+FAMILIES = ("gaussian", "laplace", "bernoulli")
+# Those of the library that have none, and why.
+WITHOUT: dict[str, str] = {}
 
-@dataclass(frozen=True)
-class Request:
-    """What is computed, apart from the tensors that are differentiated."""
 
-    family: AbstractFamily
-    activation: Activation
-    order: Tensor | None
-    log_floor: Tensor | None
-    scale_mean_gradient: bool
-    precision: str
+def sizes_of(family: AbstractFamily) -> dict[str, Any]:
+    """Sizes of a family's tiles, as the kernels take them."""
+    P, K = family.n_outputs, family.n_components
+    return {
+        "P": P,
+        "NP": max(16, tiling.power_of_two(P)),
+        "K": K,
+        "KP": tiling.power_of_two(K),
+        "FAMILY": family.name,
+    }
 
-    @property
-    def outputs(self) -> dict[str, Any]:
-        """Sizes of the family's tiles, as the kernels take them."""
-        P, K = self.family.n_outputs, self.family.n_components
-        return {
-            "P": P,
-            "NP": max(16, tiling.power_of_two(P)),
-            "K": K,
-            "KP": tiling.power_of_two(K),
-            "FAMILY": self.family.name,
-        }
 
-    @property
-    def product_dtype(self) -> torch.dtype:
-        """What the on-chip kernels are given V in."""
-        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+def flags_of(spec: Spec) -> dict[str, Any]:
+    """What else the kernels are compiled for."""
+    special = spec.precision == "bf16" and interpreting()
+    return {
+        "ACTIVATION": spec.activation,
+        "PRECISION": "bf16 interpreted" if special else spec.precision,
+    }
 
-    def on_chip_tiles(self, H: int) -> Tiles:
-        """How the on-chip kernels are cut."""
-        return tiling.on_chip(H, self.outputs["NP"], self.product_dtype.itemsize)
 
-    @property
-    def flags(self) -> dict[str, Any]:
-        """What else the kernels are compiled for."""
-        special = self.precision == "bf16" and interpreting()
-        return {
-            "ACTIVATION": self.activation,
-            "PRECISION": "bf16 interpreted" if special else self.precision,
-        }
+def product_dtype(spec: Spec) -> torch.dtype:
+    """What the on-chip kernels are given V in."""
+    return torch.bfloat16 if spec.precision == "bf16" else torch.float32
+
+
+def on_chip_tiles(spec: Spec, H: int) -> Tiles:
+    """How the on-chip kernels are cut."""
+    return tiling.on_chip(H, sizes_of(spec.family)["NP"], product_dtype(spec).itemsize)
 
 
 class Packed(NamedTuple):
@@ -76,40 +71,41 @@ class Packed(NamedTuple):
     tiles: Tiles
 
     @staticmethod
-    def of(parameters: Parameters, request: Request) -> "Packed":
+    def of(parameters: Parameters, spec: Spec, order: Tensor | None) -> "Packed":
         """Copy V; take the others as they are."""
-        W, c, rho, V, b = (t.detach() for t in parameters[:5])
-        log_floor = parameters.log_floor
+        W, c, rho, V, b, log_floor, _, _ = parameters
         M, D, H, P = V.shape
-        tiles = request.on_chip_tiles(H)
-        NP, S = request.outputs["NP"], tiling.cdiv(H, tiles.hidden)
-        size = (M, D, S * tiles.hidden, NP)
-        packed = torch.zeros(size, dtype=request.product_dtype, device=V.device)
-        packed[:, :, :H, :P] = V
+        tiles, sizes = on_chip_tiles(spec, H), sizes_of(spec.family)
+        S = tiling.cdiv(H, tiles.hidden)
+        shape = (M, D, S * tiles.hidden, sizes["NP"])
+        packed = torch.zeros(shape, dtype=product_dtype(spec), device=V.device)
+        packed[:, :, :H, :P] = V.detach()
+        rho = rho.detach().contiguous()
         tensors = (
-            W.contiguous(),
-            c.contiguous(),
-            rho.contiguous(),
+            W.detach().contiguous(),
+            c.detach().contiguous(),
+            rho,
             packed,
-            b.contiguous(),
+            b.detach().contiguous(),
             rho if log_floor is None else log_floor.contiguous(),
-            rho if request.order is None else request.order,
+            rho if order is None else order,
         )
         constants = {
-            **request.outputs,
-            **request.flags,
+            **sizes,
+            **flags_of(spec),
             "BB": tiles.rows,
             "HT": tiles.hidden,
             "S": S,
             "WHOLE": H == S * tiles.hidden,
             "FLOORED": log_floor is not None,
-            "ORDERED": request.order is not None,
+            "ORDERED": order is not None,
         }
         return Packed(tensors, constants, tiles)
 
 
-def density(packed: Packed, x: Tensor, *, summed: bool) -> Tensor:
+def density(batch: Batch, parameters: Parameters, spec: Spec, *, summed: bool) -> Tensor:
     """Terms (M, B, D), or their sums (M, B), with the hidden state on chip."""
+    x, packed = batch.x, Packed.of(parameters, spec, batch.order)
     M, B, D = x.shape
     tiles = packed.tiles
     out = x.new_empty((M, B) if summed else (M, B, D))

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from rnade.backends.gpu import tiling
-from rnade.backends.gpu.launch import Request, current, kernels_of
+from rnade.backends.gpu.launch import current, kernels_of, product_dtype
 from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
 
 
 class Tape(NamedTuple):
@@ -35,22 +36,22 @@ class LayerGradients(NamedTuple):
 
 
 def forward(
-    a: Tensor, parameters: Parameters, request: Request, *, recorded: bool
+    a: Tensor, parameters: Parameters, spec: Spec, *, recorded: bool
 ) -> tuple[Tensor, Tape | None]:
     """The stream (M, D, B, H) after the last layer, from a; with what a gradient needs."""
     U, u = _layers(parameters)
-    weights = U.to(request.product_dtype)
+    weights = U.to(product_dtype(spec))
     rho = parameters.rho.contiguous()
-    s, r = _stream(a, request, rho=rho, activated=True)
+    s, r = _stream(a, spec, rho=rho, activated=True)
     tape = Tape(a, [])
     for layer in range(U.shape[1]):
-        with _products_in(request.precision):
+        with _products_in(spec.precision):
             product = torch.bmm(r.flatten(1, 2), weights[:, layer]).view_as(r)
         if recorded:
             tape.inputs.append(r)
         s, r = _stream(
             s,
-            request,
+            spec,
             rho=rho if layer == 0 else None,
             product=product,
             u=u[:, layer],
@@ -59,20 +60,20 @@ def forward(
     return s, tape if recorded else None
 
 
-def backward(ds: Tensor, tape: Tape, parameters: Parameters, request: Request) -> LayerGradients:
+def backward(ds: Tensor, tape: Tape, parameters: Parameters, spec: Spec) -> LayerGradients:
     """Gradients from that of the stream after the last layer."""
     U, u = _layers(parameters)
-    weights = U.to(request.product_dtype)
+    weights = U.to(product_dtype(spec))
     dU, du = torch.empty_like(U), torch.empty_like(u)
-    ds, sums = _stream_gradient(ds, request)
+    ds, sums = _stream_gradient(ds, spec)
     for layer in reversed(range(U.shape[1])):
         du[:, layer] = sums.sum(2)
         r, flat = tape.inputs[layer], ds.flatten(1, 2)
-        with _products_in(request.precision):
+        with _products_in(spec.precision):
             dU[:, layer] = torch.bmm(r.flatten(1, 2).mT, flat)
             dr = torch.bmm(flat, weights[:, layer].mT).view_as(r)
         first = (tape.a, parameters.rho.contiguous()) if layer == 0 else None
-        ds, sums = _stream_gradient(ds, request, through=(dr, r), first=first)
+        ds, sums = _stream_gradient(ds, spec, through=(dr, r), first=first)
     return LayerGradients(ds, sums.flatten(2), dU, du)
 
 
@@ -84,7 +85,7 @@ def _layers(parameters: Parameters) -> tuple[Tensor, Tensor]:
 
 def _stream(
     before: Tensor,
-    request: Request,
+    spec: Spec,
     *,
     rho: Tensor | None,
     product: Tensor | None = None,
@@ -99,7 +100,7 @@ def _stream(
     tiles = tiling.unit(H)
     # Never in place: the compiler may load a tile twice, in the layouts of both stores.
     s = before if product is None else torch.empty_like(before)
-    r = torch.empty_like(before, dtype=request.product_dtype) if activated else before
+    r = torch.empty_like(before, dtype=product_dtype(spec)) if activated else before
     cut = tiling.cdiv(B, tiles.rows), tiling.cdiv(H, tiles.hidden)
     with current(before.device):
         kernels_of("residual").stream_kernel[(M * D, *cut)](
@@ -115,7 +116,7 @@ def _stream(
             0 if u is None else u.stride(0),
             BB=tiles.rows,
             HT=tiles.hidden,
-            ACTIVATION=request.activation,
+            ACTIVATION=spec.activation,
             SCALED=rho is not None,
             ADDED=product is not None,
             ACTIVATED=activated,
@@ -126,7 +127,7 @@ def _stream(
 
 def _stream_gradient(
     ds: Tensor,
-    request: Request,
+    spec: Spec,
     *,
     through: tuple[Tensor, Tensor] | None = None,
     first: tuple[Tensor, Tensor] | None = None,
@@ -140,7 +141,7 @@ def _stream_gradient(
     tiles = tiling.unit(H)
     n_tiles = tiling.cdiv(H, tiles.hidden)
     run, parts = tiling.row_runs(B, tiles.rows, M * D * n_tiles)
-    dtype = request.product_dtype if first is None else torch.float32
+    dtype = product_dtype(spec) if first is None else torch.float32
     out = torch.empty_like(ds, dtype=dtype)  # never in place, see `_stream`
     sums = ds.new_empty(M, D, parts, H if first is None else n_tiles, dtype=torch.float32)
     dr, r = (ds, ds) if through is None else through
@@ -160,7 +161,7 @@ def _stream_gradient(
             run,
             BB=tiles.rows,
             HT=tiles.hidden,
-            ACTIVATION=request.activation,
+            ACTIVATION=spec.activation,
             THROUGH=through is not None,
             FIRST=first is not None,
             num_warps=tiles.warps,

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from rnade.backends.gpu import layers, tiling
-from rnade.backends.gpu.launch import Request, current, kernels_of
+from rnade.backends.gpu.launch import current, flags_of, kernels_of, sizes_of
 from rnade.backends.gpu.tiling import Tiles
 from rnade.backends.parameters import Parameters
+from rnade.backends.spec import Spec
+from rnade.batch import Batch
 
 
 class Kept(NamedTuple):
@@ -25,24 +27,18 @@ class Kept(NamedTuple):
 
 
 def evaluate(
-    request: Request,
-    x: Tensor,
-    parameters: Parameters,
-    weights: Tensor | None,
-    *,
-    gradient: bool,
-    gradient_x: bool,
+    batch: Batch, parameters: Parameters, spec: Spec, *, gradient: bool, gradient_x: bool
 ) -> tuple[Tensor, Kept]:
     """Terms (M, B, D), or with weights their weighted sums (M,), and what a gradient needs."""
-    W, c, rho, V, b, log_floor = parameters[:6]
+    x, weights, _, order = batch
+    W, c, rho, V, b, log_floor, _, _ = parameters
     M, B, D = x.shape
     H, P = V.shape[2:]
     W, c, rho, b = W.contiguous(), c.contiguous(), rho.contiguous(), b.contiguous()
-    order = request.order
     kernels = kernels_of("stored")
     a = x.new_empty(M, D, B, H)
     ended = torch.empty(M, dtype=torch.int32, device=x.device)
-    tape, flags = None, request.flags
+    tape, flags, sizes = None, flags_of(spec), sizes_of(spec.family)
     with current(x.device):
         tiles = tiling.state(M, B, H)
         cut = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
@@ -68,9 +64,9 @@ def evaluate(
             num_stages=tiles.stages,
         )
         if parameters.U is not None:
-            a, tape = layers.forward(a, parameters, request, recorded=gradient)
+            a, tape = layers.forward(a, parameters, spec, recorded=gradient)
             rho, flags = _read_as_it_is(rho, flags)
-        tiles = tiling.output(M, B, D, H, request.outputs["NP"])
+        tiles = tiling.output(M, B, D, H, sizes["NP"])
         blocks = tiling.cdiv(B, tiles.rows)
         value = x.new_empty((M, B, D) if weights is None else (M, D, blocks))
         total = x.new_empty(M)
@@ -98,7 +94,7 @@ def evaluate(
             *((0, 0) if weights is None else weights.stride()),
             V_stride_h=V.stride(2),
             V_stride_p=V.stride(3),
-            **request.outputs,
+            **sizes,
             **flags,
             BB=tiles.rows,
             HT=tiles.hidden,
@@ -106,7 +102,7 @@ def evaluate(
             WEIGHTED=weights is not None,
             GRADIENT=gradient,
             GRADIENT_X=gradient_x,
-            SCALE_MEAN=request.scale_mean_gradient,
+            SCALE_MEAN=spec.scale_mean_gradient,
             num_warps=tiles.warps,
             num_stages=tiles.stages,
         )
@@ -164,22 +160,22 @@ class Gradients:
 
     def add(
         self,
-        request: Request,
-        x: Tensor,
+        batch: Batch,
         parameters: Parameters,
+        spec: Spec,
         upstream: Tensor,
         scale: Tensor | None,
         kept: Kept,
         rows: slice = slice(None),
     ) -> None:
         """Add what the chunk `rows` gives."""
-        x, upstream = x[:, rows], upstream[:, rows]
-        rho, V, flags = parameters.rho.contiguous(), parameters.V, request.flags
+        x, upstream, order = batch.x[:, rows], upstream[:, rows], batch.order
+        rho, V, flags = parameters.rho.contiguous(), parameters.V, flags_of(spec)
         if kept.tape is not None:
             rho, flags = _read_as_it_is(rho, flags)
         M, B, D = x.shape
         H, tiles = V.shape[2], self.tiles
-        sizes = request.outputs
+        sizes = sizes_of(spec.family)
         g = torch.empty_like(kept.a)
         with current(x.device):
             kernels_of("weight_gradient").weight_kernel[(M * D, self.rho_parts.shape[2])](
@@ -214,9 +210,9 @@ class Gradients:
                 num_stages=tiles.stages,
             )
         if kept.tape is not None:
-            g = self._add_layers(layers.backward(g, kept.tape, parameters, request))
+            g = self._add_layers(layers.backward(g, kept.tape, parameters, spec))
         if self.inputs:
-            self._add_inputs(request, x, parameters.W.contiguous(), g, rows)
+            self._add_inputs(x, order, parameters.W.contiguous(), g, rows)
         if self.x is not None:
             assert kept.dx is not None
             own = kept.dx * upstream
@@ -238,9 +234,11 @@ class Gradients:
         """Partial sums (M, D, parts) of rho's gradient, which layers make themselves."""
         return self.rho_parts if self.deeper is None else self.deeper.rho_parts
 
-    def _add_inputs(self, request: Request, x: Tensor, W: Tensor, g: Tensor, rows: slice) -> None:
+    def _add_inputs(
+        self, x: Tensor, order: Tensor | None, W: Tensor, g: Tensor, rows: slice
+    ) -> None:
         M, B, D = x.shape
-        H, order = W.shape[2], request.order
+        H = W.shape[2]
         tiles = tiling.inputs(B, H)
         n_tiles, n_blocks = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
         chunk, n_chunks = tiling.position_chunks(D, M * n_tiles * n_blocks, tiling.INPUT_PROGRAMS)
@@ -284,7 +282,7 @@ class Gradients:
             self.x[:, rows] = dx.sum(1)
 
     def finished(self) -> tuple[Tensor | None, ...]:
-        """Gradients in the order of `_Differentiable`: x, W, c, rho, V, b, U, u."""
+        """Gradients of x and of the parameters, in their order."""
         rho = self._rho_sums.sum(2) if self.rho is None else self.rho
-        last = () if self.deeper is None else (self.deeper.U, self.deeper.u)
-        return self.x, self.W, self.c, rho, self.V, self.b, *last
+        U, u = (None, None) if self.deeper is None else (self.deeper.U, self.deeper.u)
+        return self.x, self.W, self.c, rho, self.V, self.b, None, U, u
