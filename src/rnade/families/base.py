@@ -8,6 +8,10 @@ from torch import Generator, Tensor, device
 
 from rnade.typing import Array
 
+# Values x, or what is told of each; and the numbers that a network gives for each.
+Values = Float[Tensor, "..."]
+Outputs = Float[Tensor, "... P"]
+
 
 class Epilogue(NamedTuple):
     """What the reference backend needs of a family at one dimension.
@@ -64,12 +68,12 @@ class AbstractFamily(abc.ABC):
     @abc.abstractmethod
     def log_prob(
         self,
-        x: Float[Tensor, "..."],
-        z: Float[Tensor, "... P"],
-        log_floor: Float[Tensor, "..."] | None = None,
+        x: Values,
+        z: Outputs,
+        log_floor: Values | None = None,
         *,
         scale_mean_gradient: bool = False,
-    ) -> Float[Tensor, "..."]:
+    ) -> Values:
         """Log density of x in nats.
 
         With `scale_mean_gradient` the gradient reaching each component mean is multiplied by
@@ -77,27 +81,22 @@ class AbstractFamily(abc.ABC):
         """
 
     @abc.abstractmethod
-    def cdf(
-        self,
-        x: Float[Tensor, "..."],
-        z: Float[Tensor, "... P"],
-        log_floor: Float[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "..."]:
+    def cdf(self, x: Values, z: Outputs, log_floor: Values | None = None) -> Values:
         """Probability of a value of at most x."""
 
     @abc.abstractmethod
     def sample(
         self,
-        z: Float[Tensor, "... P"],
-        log_floor: Float[Tensor, "..."] | None = None,
+        z: Outputs,
+        log_floor: Values | None = None,
         *,
         generator: Generator,
-        low: Float[Tensor, "..."] | None = None,
-        high: Float[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "..."]:
+        low: Values | None = None,
+        high: Values | None = None,
+    ) -> Values:
         """One draw for each z, from the density truncated to [low, high] where these are given."""
 
-    def noise(self, like: Float[Tensor, "..."], generator: Generator) -> Tensor | None:
+    def noise(self, like: Values, generator: Generator) -> Tensor | None:
         """What a fused draw takes beside one uniform number for each of `like`; None for nothing.
 
         Of a mixture: draws of the component at location 0 and scale 1.

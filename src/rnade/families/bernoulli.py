@@ -6,7 +6,7 @@ from jaxtyping import Float, Shaped
 from scipy.special import expit
 from torch import Generator, Tensor
 
-from rnade.families.base import AbstractFamily, Epilogue
+from rnade.families.base import AbstractFamily, Epilogue, Outputs, Values
 from rnade.typing import Array
 
 
@@ -25,35 +25,30 @@ class Bernoulli(AbstractFamily):
 
     def log_prob(
         self,
-        x: Float[Tensor, "..."],
-        z: Float[Tensor, "... P"],
-        log_floor: Float[Tensor, "..."] | None = None,
+        x: Values,
+        z: Outputs,
+        log_floor: Values | None = None,
         *,
         scale_mean_gradient: bool = False,
-    ) -> Float[Tensor, "..."]:
+    ) -> Values:
         """Log probability of x, 0 or 1, in nats."""
         z = z.squeeze(-1)
         return x * z - torch.nn.functional.softplus(z)
 
-    def cdf(
-        self,
-        x: Float[Tensor, "..."],
-        z: Float[Tensor, "... P"],
-        log_floor: Float[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "..."]:
+    def cdf(self, x: Values, z: Outputs, log_floor: Values | None = None) -> Values:
         """Probability of a value of at most x."""
         off = torch.sigmoid(-z.squeeze(-1))
         return torch.where(x < 0, torch.zeros_like(off), torch.where(x < 1, off, 1.0))
 
     def sample(
         self,
-        z: Float[Tensor, "... P"],
-        log_floor: Float[Tensor, "..."] | None = None,
+        z: Outputs,
+        log_floor: Values | None = None,
         *,
         generator: Generator,
-        low: Float[Tensor, "..."] | None = None,
-        high: Float[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "..."]:
+        low: Values | None = None,
+        high: Values | None = None,
+    ) -> Values:
         """One draw for each z; a range that excludes 0 or 1 leaves the other."""
         p = torch.sigmoid(z.squeeze(-1))
         x = (torch.rand(p.shape, dtype=p.dtype, device=p.device, generator=generator) < p).to(p)

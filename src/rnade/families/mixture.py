@@ -11,7 +11,7 @@ from scipy.special import log_softmax, logsumexp
 from torch import Generator, Tensor
 
 from rnade.checks import positive_int
-from rnade.families.base import AbstractFamily, Epilogue
+from rnade.families.base import AbstractFamily, Epilogue, Outputs, Values
 from rnade.typing import Array
 
 # Numerical guards. Without them a run-away network output (z_sigma = 100, or a mean 1e25 away)
@@ -102,9 +102,7 @@ class AbstractMixture(AbstractFamily):
 
     # Everything else follows.
 
-    def constrained(
-        self, z: Float[Tensor, "... P"], log_floor: Float[Tensor, "..."] | None = None
-    ) -> MixtureParameters:
+    def constrained(self, z: Outputs, log_floor: Values | None = None) -> MixtureParameters:
         """Mixing fractions (in logs), means and log scales from the network's outputs."""
         z_alpha, z_mu, z_sigma = torch.split(z, self.n_components, dim=-1)
         log_sigma = z_sigma.clamp(-LOG_SCALE_BOUND, LOG_SCALE_BOUND)
@@ -114,12 +112,12 @@ class AbstractMixture(AbstractFamily):
 
     def log_prob(
         self,
-        x: Float[Tensor, "..."],
-        z: Float[Tensor, "... P"],
-        log_floor: Float[Tensor, "..."] | None = None,
+        x: Values,
+        z: Outputs,
+        log_floor: Values | None = None,
         *,
         scale_mean_gradient: bool = False,
-    ) -> Float[Tensor, "..."]:
+    ) -> Values:
         """Log density of x in nats."""
         log_alpha, mu, log_sigma = self.constrained(z, log_floor)
         if scale_mean_gradient:
@@ -128,12 +126,7 @@ class AbstractMixture(AbstractFamily):
         u = ((x.unsqueeze(-1) - mu) * torch.exp(-log_sigma)).clamp(-U_BOUND, U_BOUND)
         return torch.logsumexp(log_alpha + self._log_kernel(u) - log_sigma, dim=-1)
 
-    def cdf(
-        self,
-        x: Float[Tensor, "..."],
-        z: Float[Tensor, "... P"],
-        log_floor: Float[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "..."]:
+    def cdf(self, x: Values, z: Outputs, log_floor: Values | None = None) -> Values:
         """Probability of a value of at most x."""
         log_alpha, mu, log_sigma = self.constrained(z, log_floor)
         u = (x.unsqueeze(-1) - mu) * torch.exp(-log_sigma)
@@ -141,13 +134,13 @@ class AbstractMixture(AbstractFamily):
 
     def sample(
         self,
-        z: Float[Tensor, "... P"],
-        log_floor: Float[Tensor, "..."] | None = None,
+        z: Outputs,
+        log_floor: Values | None = None,
         *,
         generator: Generator,
-        low: Float[Tensor, "..."] | None = None,
-        high: Float[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "..."]:
+        low: Values | None = None,
+        high: Values | None = None,
+    ) -> Values:
         """One draw for each z: a component, then a value from it."""
         if low is not None or high is not None:
             return self._sample_between(z, log_floor, generator, low, high)

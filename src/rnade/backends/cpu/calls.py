@@ -4,6 +4,9 @@ The kernels reach BLAS, the families and the activations through addresses given
 each is compiled once for a precision, whatever it is combined with, and cached on disk by itself.
 """
 
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# Numba, not Python, gives the arguments of compiled functions their types.
+
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -74,10 +77,10 @@ _functions: dict[Any, Any] = {}  # keeps the compiled code alive
 
 
 @intrinsic
-def call(typing_context: Any, address: Any, arguments: Any) -> Any:
+def call(typing_context, address, arguments):
     """Call the C function at `address` with a tuple of integers and addresses; returns nothing."""
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def generate(context, builder, signature, values):
         word = ir.IntType(64)
         function = ir.FunctionType(ir.VoidType(), [word] * len(arguments))
         pointer = builder.inttoptr(values[0], function.as_pointer())
@@ -89,61 +92,46 @@ def call(typing_context: Any, address: Any, arguments: Any) -> Any:
 
 
 @intrinsic
-def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
+def _pointer(typing_context, address, like):
     """An address as a pointer to numbers of the type of `like`."""
     kind = types.CPointer(like)
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def generate(context, builder, signature, values):
         return builder.inttoptr(values[0], context.get_value_type(kind))
 
     return kind(types.int64, like), generate
 
 
 @inlined
-def array_at(address: Any, shape: Any, like: Any) -> Any:
+def array_at(address, shape, like):
     """The array of a shape, with numbers of the type of `like`, that lies at an address."""
     return _numba.carray(_pointer(address, like), shape)
 
 
 @intrinsic
-def gemm(
-    typing_context: Any,
-    address: Any,
-    turn_a: Any,
-    turn_b: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    a: Any,
-    lda: Any,
-    b: Any,
-    ldb: Any,
-    beta: Any,
-    c: Any,
-    ldc: Any,
-) -> Any:
+def gemm(typing_context, address, turn_a, turn_b, m, n, k, a, lda, b, ldb, beta, c, ldc):
     """C = op(A) op(B) + beta C by the Fortran ?gemm at `address`; `beta` gives the precision.
 
     op(A) is (m, k), op(B) is (k, n) and C is (m, n), all column-major: a row-major matrix is its
     transpose. `turn_a` and `turn_b` say whether to transpose; a, b and c are addresses.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def generate(context, builder, signature, values):
         f, turn_a, turn_b, m, n, k, a, lda, b, ldb, beta, c, ldc = values
         byte, integer = ir.IntType(8), ir.IntType(32)
 
-        def pointer_to(value: Any) -> Any:
+        def pointer_to(value):
             slot = cgutils.alloca_once(builder, value.type)
             builder.store(value, slot)
             return builder.bitcast(slot, byte.as_pointer())
 
-        def letter(turn: Any) -> Any:
+        def letter(turn):
             return pointer_to(builder.select(turn, byte(ord("T")), byte(ord("N"))))
 
-        def number(value: Any) -> Any:
+        def number(value):
             return pointer_to(builder.trunc(value, integer))
 
-        def address_of(value: Any) -> Any:
+        def address_of(value):
             return builder.inttoptr(value, byte.as_pointer())
 
         arguments = [letter(turn_a), letter(turn_b), number(m), number(n), number(k)]
@@ -158,10 +146,10 @@ def gemm(
 
 
 @intrinsic
-def copy_bytes(typing_context: Any, to: Any, origin: Any, n: Any) -> Any:
+def copy_bytes(typing_context, to, origin, n):
     """Copy n bytes from one address to another; the two places must not overlap."""
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def generate(context, builder, signature, values):
         byte = ir.IntType(8).as_pointer()
         there, here = (builder.inttoptr(value, byte) for value in values[:2])
         cgutils.raw_memcpy(builder, there, here, values[2], ir.IntType(64)(1))
@@ -171,10 +159,10 @@ def copy_bytes(typing_context: Any, to: Any, origin: Any, n: Any) -> Any:
 
 
 @intrinsic
-def zero_bytes(typing_context: Any, to: Any, n: Any) -> Any:
+def zero_bytes(typing_context, to, n):
     """Set n bytes from an address on to 0."""
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def generate(context, builder, signature, values):
         there = builder.inttoptr(values[0], ir.IntType(8).as_pointer())
         cgutils.memset(builder, there, values[1], 0)
         return context.get_dummy_value()

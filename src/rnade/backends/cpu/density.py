@@ -24,6 +24,7 @@ Arguments that all kernels share; every array is contiguous:
 
     functions : addresses of compiled functions, at the places that `calls` names
     x : (M or 1, B, D), the rows; one for all models, or each its own
+    parameters : the next seven, in a tuple
     order : (M or 1, D), the dimension that comes i-th
     W : (M, D, H), in that order; c : (M, H)
     rho : (M, D), b : (M, D, P), log_floor : (M, D), by dimension
@@ -36,17 +37,10 @@ Arguments that all kernels share; every array is contiguous:
 Parts of `work` go by the number at which they begin.
 """
 
-from typing import Any
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# Numba, not Python, gives the arguments of compiled functions their types.
 
-from rnade.backends.cpu.calls import (
-    ADVANCE,
-    LAST,
-    call,
-    compiled,
-    copy_bytes,
-    inlined,
-    zero_bytes,
-)
+from rnade.backends.cpu.calls import ADVANCE, LAST, call, compiled, copy_bytes, inlined, zero_bytes
 from rnade.backends.cpu.families import FLOOR, SCRATCH
 from rnade.backends.cpu.hidden import ROWS
 from rnade.backends.cpu.lanes import LANES
@@ -57,13 +51,13 @@ STRIP = 8  # rows whose a stays in the first-level cache meanwhile
 
 
 @inlined
-def up(n: Any, multiple: Any) -> Any:
+def up(n, multiple):
     """Round n up to a multiple."""
     return (n + multiple - 1) // multiple * multiple
 
 
 @inlined
-def row_width(H: Any) -> Any:
+def row_width(H):
     """Numbers from row to row of matrices (R, H).
 
     Whole vectors, and not a multiple of 256: rows that begin at equal places of a memory page
@@ -73,26 +67,26 @@ def row_width(H: Any) -> Any:
 
 
 @inlined
-def at(array: Any, i: Any) -> Any:
+def at(array, i):
     """Address of the i-th number of an array."""
     return array.ctypes.data + i * array.itemsize
 
 
 @inlined
-def clear(work: Any, begin: Any, n: Any) -> None:
+def clear(work, begin, n):
     """Set n numbers of the workspace to 0."""
     zero_bytes(at(work, begin), n * work.itemsize)
 
 
 @inlined
-def copy_row(address: Any, n: Any, width: Any, work: Any, out: Any) -> None:
+def copy_row(address, n, width, work, out):
     """Copy n numbers from an address and fill them up to `width` with zeros."""
     copy_bytes(at(work, out), address, n * work.itemsize)
     clear(work, out + n, width - n)
 
 
 @inlined
-def gather(x: Any, m: Any, order: Any, low: Any, R: Any, n: Any, work: Any, xs: Any) -> None:
+def gather(x, m, order, low, R, n, work, xs):
     """The first n dimensions in order of R rows, each dimension's values side by side."""
     stride, model, sequence = up(R, LANES), m % x.shape[0], m % order.shape[0]
     for i in range(n):
@@ -103,24 +97,13 @@ def gather(x: Any, m: Any, order: Any, low: Any, R: Any, n: Any, work: Any, xs: 
 
 
 @inlined
-def output_stride(P: Any) -> Any:
+def output_stride(P):
     """Numbers from row to row of z, as the epilogues take it."""
     return up(P, LANES) if P > 1 else 1
 
 
 @inlined
-def outputs(
-    functions: Any,
-    V: Any,
-    b: Any,
-    m: Any,
-    d: Any,
-    R: Any,
-    work: Any,
-    h: Any,
-    z: Any,
-    ahead: Any,
-) -> None:
+def outputs(functions, V, b, m, d, R, work, h, z, ahead):
     """Write z = h V_d + b_d; `ahead` is the address of what is needed next."""
     _, D, H, columns = V.shape
     P, one = b.shape[2], work.dtype.type(1)
@@ -142,30 +125,13 @@ def density_size(D: int, H: int, P: int, block: int) -> int:
 
 
 @compiled
-def density(
-    functions: Any,
-    x: Any,
-    order: Any,
-    W: Any,
-    c: Any,
-    rho: Any,
-    V: Any,
-    b: Any,
-    log_floor: Any,
-    terms: Any,
-    work: Any,
-    activation: Any,
-    flags: Any,
-    m: Any,
-    low: Any,
-    high: Any,
-    block: Any,
-) -> None:
+def density(functions, x, parameters, terms, work, activation, flags, m, low, high, block):
     """Algorithm 1: terms[m, low:high, d] = log p(x_d | x_<d).
 
     The h of several dimensions are made together, a few rows at a time, so that a is read from
     and written to the second-level cache once for all of them.
     """
+    order, W, c, rho, V, b, log_floor = parameters
     epilogue, advance = functions[LAST], functions[ADVANCE]
     D, H, P = W.shape[1], W.shape[2], b.shape[2]
     sequence = m % order.shape[0]
@@ -237,26 +203,9 @@ def density(
 
 
 @compiled
-def sample(
-    functions: Any,
-    uniform: Any,
-    noise: Any,
-    order: Any,
-    W: Any,
-    c: Any,
-    rho: Any,
-    V: Any,
-    b: Any,
-    log_floor: Any,
-    x: Any,
-    work: Any,
-    activation: Any,
-    flags: Any,
-    m: Any,
-    low: Any,
-    high: Any,
-) -> None:
+def sample(functions, uniform, noise, parameters, x, work, activation, flags, m, low, high):
     """x[m, low:high] drawn one dimension after the other from uniform and noise, (M, n, D)."""
+    order, W, c, rho, V, b, log_floor = parameters
     draw, advance = functions[LAST], functions[ADVANCE]
     D, H, P = W.shape[1], W.shape[2], b.shape[2]
     sequence = m % order.shape[0]

@@ -22,6 +22,9 @@ Sixteen rows at a time go side by side. Of their z a transposed copy is made, 64
 float32, which stays in the first-level cache; everything else of one component is in registers.
 """
 
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# Numba, not Python, gives the arguments of compiled functions their types.
+
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -51,19 +54,19 @@ SCRATCH = 2 * LANES  # numbers that an epilogue or a draw needs room for, for ea
 
 
 @inlined
-def _clamp(x: Any, bound: Any) -> Any:
+def _clamp(x, bound):
     """Bring x between -bound and bound; a NaN stays."""
     high, low = like(x, bound), like(x, -bound)
     return where_less(x, low, low, where_less(high, x, high, x))
 
 
 @inlined
-def _magnitude(x: Any) -> Any:
+def _magnitude(x):
     return where_less(x, like(x, 0.0), like(x, 0.0) - x, x)
 
 
 @inlined
-def _log_1_plus(t: Any) -> Any:
+def _log_1_plus(t):
     """log(1 + t) for t from 0 to 1, with a term for what 1 + t rounds away."""
     one = like(t, 1.0)
     w = one + t
@@ -71,28 +74,28 @@ def _log_1_plus(t: Any) -> Any:
 
 
 @inlined
-def _columns(z: Any, s: Any, stride: Any, scratch: Any) -> None:
+def _columns(z, s, stride, scratch):
     """Copy rows s to s+15 of z so that the 16 values of one output lie side by side."""
     for k in range(0, stride, LANES):
         transpose(scratch, k * LANES, LANES, z, s * stride + k, stride)
 
 
 @inlined
-def _rows(scratch: Any, dz: Any, s: Any, stride: Any) -> None:
+def _rows(scratch, dz, s, stride):
     """Write rows s to s+15 of dz from such columns."""
     for k in range(0, stride, LANES):
         transpose(dz, s * stride + k, stride, scratch, k * LANES, LANES)
 
 
 @inlined
-def _put(dz: Any, at: Any, scratch: Any, sums: Any) -> None:
+def _put(dz, at, scratch, sums):
     """Keep the gradients of one output for 16 rows, and add them to its sums."""
     store(scratch, at, dz)
     store(sums, at, load(sums, at) + dz)
 
 
 @inlined
-def _scale(z_sigma: Any, log_floor: Any, flags: Any) -> Any:
+def _scale(z_sigma, log_floor, flags):
     """Give log sigma, 1 / sigma and d log sigma / d z_sigma."""
     bound = like(z_sigma, LOG_SCALE_BOUND)
     one, zero = like(z_sigma, 1.0), like(z_sigma, 0.0)
@@ -110,7 +113,7 @@ def _scale(z_sigma: Any, log_floor: Any, flags: Any) -> Any:
 
 
 @inlined
-def _log_kernel(u: Any, shape: Any) -> Any:
+def _log_kernel(u, shape):
     """Log density of the standard component, less its constant."""
     if shape == _GAUSSIAN:
         return like(u, -0.5) * u * u
@@ -118,7 +121,7 @@ def _log_kernel(u: Any, shape: Any) -> Any:
 
 
 @inlined
-def _slope_of_kernel(u: Any, shape: Any) -> Any:
+def _slope_of_kernel(u, shape):
     """Derivative of `_log_kernel`, 0 where u was clamped."""
     zero, bound = like(u, 0.0), like(u, U_BOUND)
     if shape == _GAUSSIAN:
@@ -130,22 +133,8 @@ def _slope_of_kernel(u: Any, shape: Any) -> Any:
 
 @inlined
 def _mixture(
-    z: Any,
-    x: Any,
-    weight: Any,
-    log_floor: Any,
-    log_p: Any,
-    dz: Any,
-    sums: Any,
-    dx: Any,
-    scratch: Any,
-    R: Any,
-    P: Any,
-    stride: Any,
-    flags: Any,
-    shape: Any,
-    constant: Any,
-) -> None:
+    z, x, weight, log_floor, log_p, dz, sums, dx, scratch, R, P, stride, flags, shape, constant
+):
     """Epilogue of the mixtures: the paper's appendix, with its slips mended."""
     K = P // 3
     # Scratch holds, 16 numbers for each component: z_alpha, then u in the place of mu, 1 / sigma
@@ -180,11 +169,7 @@ def _mixture(
             total_alpha = total_alpha + alpha
             store(scratch, term_at + k, term)
             store(scratch, k, alpha)
-        store(
-            log_p,
-            s,
-            largest + (log(total) - log(total_alpha)) - like(x_s, constant),
-        )
+        store(log_p, s, largest + (log(total) - log(total_alpha)) - like(x_s, constant))
         if flags & GRADIENT:
             share, share_alpha = load(weight, s) / total, load(weight, s) / total_alpha
             dx_s = like(x_s, 0.0)
@@ -207,42 +192,31 @@ def _mixture(
 def _mixture_epilogue(shape: int, constant: float) -> Callable[..., None]:
     """The epilogue of mixtures of one shape: `constant` is what `_log_kernel` leaves out."""
 
-    def epilogue(
-        z: Any,
-        x: Any,
-        weight: Any,
-        log_floor: Any,
-        log_p: Any,
-        dz: Any,
-        sums: Any,
-        dx: Any,
-        scratch: Any,
-        R: Any,
-        P: Any,
-        stride: Any,
-        flags: Any,
-    ) -> None:
-        taken = (z, x, weight, log_floor, log_p, dz, sums, dx, scratch, R, P, stride, flags)
-        _mixture(*(*taken, shape, constant))
+    def epilogue(z, x, weight, log_floor, log_p, dz, sums, dx, scratch, R, P, stride, flags):
+        _mixture(
+            z,
+            x,
+            weight,
+            log_floor,
+            log_p,
+            dz,
+            sums,
+            dx,
+            scratch,
+            R,
+            P,
+            stride,
+            flags,
+            shape,
+            constant,
+        )
 
     return epilogue
 
 
 def _bernoulli_epilogue(
-    z: Any,
-    x: Any,
-    weight: Any,
-    log_floor: Any,
-    log_p: Any,
-    dz: Any,
-    sums: Any,
-    dx: Any,
-    scratch: Any,
-    R: Any,
-    P: Any,
-    stride: Any,
-    flags: Any,
-) -> None:
+    z, x, weight, log_floor, log_p, dz, sums, dx, scratch, R, P, stride, flags
+):
     for s in range(0, R, LANES):
         z_s, x_s = load(z, s), load(x, s)
         zero, one = like(z_s, 0.0), like(z_s, 1.0)
@@ -257,18 +231,7 @@ def _bernoulli_epilogue(
             store(dx, s, z_s * weight_s)
 
 
-def _mixture_draw(
-    z: Any,
-    uniform: Any,
-    noise: Any,
-    log_floor: Any,
-    x: Any,
-    scratch: Any,
-    R: Any,
-    P: Any,
-    stride: Any,
-    flags: Any,
-) -> None:
+def _mixture_draw(z, uniform, noise, log_floor, x, scratch, R, P, stride, flags):
     """A component by its share of the summed fractions, then a value from it."""
     K = P // 3
     mu_at, sigma_at = K * LANES, 2 * K * LANES
@@ -292,18 +255,7 @@ def _mixture_draw(
         store(x, s, mu + load(noise, s) / precision)
 
 
-def _bernoulli_draw(
-    z: Any,
-    uniform: Any,
-    noise: Any,
-    log_floor: Any,
-    x: Any,
-    scratch: Any,
-    R: Any,
-    P: Any,
-    stride: Any,
-    flags: Any,
-) -> None:
+def _bernoulli_draw(z, uniform, noise, log_floor, x, scratch, R, P, stride, flags):
     for s in range(0, R, LANES):
         z_s = load(z, s)
         zero, one = like(z_s, 0.0), like(z_s, 1.0)

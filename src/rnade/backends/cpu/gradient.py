@@ -18,17 +18,10 @@ arrays: to pass twenty arrays takes time that shows in a step on a small model. 
     chunk, chunks : which of how many chunks of dimensions
 """
 
-from typing import Any
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# Numba, not Python, gives the arguments of compiled functions their types.
 
-from rnade.backends.cpu.calls import (
-    PRODUCT,
-    array_at,
-    call,
-    compiled,
-    copy_bytes,
-    gemm,
-    inlined,
-)
+from rnade.backends.cpu.calls import PRODUCT, array_at, call, compiled, copy_bytes, gemm, inlined
 from rnade.backends.cpu.density import (
     at,
     clear,
@@ -50,7 +43,7 @@ WANT_V, WANT_HIDDEN, WANT_X = 1, 2, 4
 
 
 @inlined
-def arrays_at(addresses: Any, sizes: Any, work: Any) -> Any:
+def arrays_at(addresses, sizes, work):
     """The arrays that the kernels take, from their addresses; those of address 0 are not there."""
     M, B, D, H, P, chunks, rows, x_models, w_models, w_terms, orders, several = sizes
     like = work.dtype.type(0)
@@ -77,25 +70,13 @@ def arrays_at(addresses: Any, sizes: Any, work: Any) -> Any:
 
 
 @inlined
-def chunk_begin(chunk: Any, chunks: Any, D: Any) -> Any:
+def chunk_begin(chunk, chunks, D):
     """First dimension of a chunk."""
     return chunk * D // chunks
 
 
 @inlined
-def checkpoint(
-    product: Any,
-    W: Any,
-    c: Any,
-    m: Any,
-    begin: Any,
-    end: Any,
-    R: Any,
-    work: Any,
-    xs: Any,
-    states: Any,
-    size: Any,
-) -> None:
+def checkpoint(product, W, c, m, begin, end, R, work, xs, states, size):
     """Write a at the last dimension of each stretch of a chunk, rows and units padded by 0."""
     _, D, H = W.shape
     width, R16, one = row_width(H), up(R, LANES), work.dtype.type(1)
@@ -126,19 +107,8 @@ def gradient_size(D: int, H: int, P: int, block: int, chunks: int) -> int:
 
 @compiled
 def gradient(
-    functions: Any,
-    addresses: Any,
-    sizes: Any,
-    work: Any,
-    activation: Any,
-    flags: Any,
-    want: Any,
-    m: Any,
-    low: Any,
-    high: Any,
-    block: Any,
-    chunk: Any,
-) -> float:
+    functions, addresses, sizes, work, activation, flags, want, m, low, high, block, chunk
+):
     """Algorithm 2 for the dimensions of one chunk and the rows from low to high.
 
     Returns the chunk's sum of weights times log densities.
@@ -315,17 +285,7 @@ def join_size(D: int, H: int, rows: int) -> int:
 
 
 @compiled
-def join(
-    functions: Any,
-    addresses: Any,
-    sizes: Any,
-    work: Any,
-    want: Any,
-    m: Any,
-    low: Any,
-    high: Any,
-    value: Any,
-) -> None:
+def join(functions, addresses, sizes, work, want, m, low, high, value):
     """Add what the gradient of a at each chunk's start gives to the dimensions before it.
 
     `value` is the sum of what the chunks returned.

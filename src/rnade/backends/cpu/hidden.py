@@ -8,6 +8,9 @@ Every matrix is row-major, (R, H), with R a multiple of 4 and H one of 16. Paddi
 and dh in rows of padding, w and dh in columns of padding) and so changes nothing.
 """
 
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# Numba, not Python, gives the arguments of compiled functions their types.
+
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,7 @@ ROWS = 4  # rows taken together, so that w is loaded once for all of them
 
 
 @inlined
-def _unit(psi: Any, activation: Any) -> Any:
+def _unit(psi, activation):
     """Hidden units h of psi."""
     if activation == _RELU:
         zero = like(psi, 0.0)
@@ -34,7 +37,7 @@ def _unit(psi: Any, activation: Any) -> Any:
 
 
 @inlined
-def _through(dh: Any, psi: Any, h: Any, activation: Any) -> Any:
+def _through(dh, psi, h, activation):
     """Gradient of psi from that of h."""
     if activation == _RELU:
         zero = like(psi, 0.0)
@@ -45,9 +48,7 @@ def _through(dh: Any, psi: Any, h: Any, activation: Any) -> Any:
 
 
 @inlined
-def _advance_all(
-    x: Any, w: Any, rho: Any, a: Any, h: Any, R: Any, H: Any, activation: Any
-) -> None:
+def _advance_all(x, w, rho, a, h, R, H, activation):
     r = splat(rho[0])
     for i in range(0, R, ROWS):
         x0, x1, x2, x3 = splat(x[i]), splat(x[i + 1]), splat(x[i + 2]), splat(x[i + 3])
@@ -67,7 +68,7 @@ def _advance_all(
             store(h, i3 + j, _unit(r * a3, activation))
 
 
-def _advance(x: Any, w: Any, rho: Any, a: Any, h: Any, R: Any, H: Any, activation: Any) -> None:
+def _advance(x, w, rho, a, h, R, H, activation):
     """Carry a one dimension on, a += x w, and make h = g(rho a).
 
     Parameters
@@ -86,18 +87,7 @@ def _advance(x: Any, w: Any, rho: Any, a: Any, h: Any, R: Any, H: Any, activatio
 
 
 @inlined
-def _retreat_at(
-    at: Any,
-    x: Any,
-    w: Any,
-    rho: Any,
-    rho_before: Any,
-    dh: Any,
-    a: Any,
-    da: Any,
-    h: Any,
-    activation: Any,
-) -> Any:
+def _retreat_at(at, x, w, rho, rho_before, dh, a, da, h, activation):
     """One step back for 16 units; returns what they add to the gradients of rho and of w."""
     a_at = load(a, at)
     dpsi = _through(load(dh, at), rho * a_at, load(h, at), activation)
@@ -110,21 +100,7 @@ def _retreat_at(
 
 
 @inlined
-def _retreat_all(
-    x: Any,
-    w: Any,
-    rho: Any,
-    rho_before: Any,
-    dh: Any,
-    a: Any,
-    da: Any,
-    h: Any,
-    dw: Any,
-    drho: Any,
-    R: Any,
-    H: Any,
-    activation: Any,
-) -> None:
+def _retreat_all(x, w, rho, rho_before, dh, a, da, h, dw, drho, R, H, activation):
     r, s = splat(rho[0]), splat(rho_before[0])
     total = load(drho, 0)
     for i in range(0, R, ROWS):
@@ -142,21 +118,7 @@ def _retreat_all(
     store(drho, 0, total)
 
 
-def _retreat(
-    x: Any,
-    w: Any,
-    rho: Any,
-    rho_before: Any,
-    dh: Any,
-    a: Any,
-    da: Any,
-    h: Any,
-    dw: Any,
-    drho: Any,
-    R: Any,
-    H: Any,
-    activation: Any,
-) -> None:
+def _retreat(x, w, rho, rho_before, dh, a, da, h, dw, drho, R, H, activation):
     """Gradient through one dimension's hidden units, then back to the dimension before.
 
     Parameters

@@ -181,7 +181,7 @@ def density(batch: Batch, parameters: Parameters, spec: Spec) -> Tensor:
             density_kernels.density(
                 functions,
                 rows,
-                *arrays,
+                arrays,
                 out,
                 problem.workspace(density_kernels.density_size, block),
                 problem.activation,
@@ -320,7 +320,7 @@ def _sample_into(problem: Problem, x: Tensor, generator: Generator) -> None:
                 functions,
                 u,
                 e,
-                *parameters,
+                parameters,
                 out,
                 problem.workspace(density_kernels.density_size, block),
                 problem.activation,

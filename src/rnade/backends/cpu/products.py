@@ -10,6 +10,9 @@ With shorter vectors there are too few registers for this, and BLAS multiplies. 
 families of few outputs, which would leave most of a vector empty.
 """
 
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# Numba, not Python, gives the arguments of compiled functions their types.
+
 from typing import Any
 
 import numpy as np
@@ -36,9 +39,7 @@ DEPTH = 128  # rows of B taken together, so that they stay in the first-level ca
 
 
 @inlined
-def multiply(
-    functions: Any, a: Any, b: Any, c: Any, strides: Any, sizes: Any, keep: Any, ahead: Any
-) -> None:
+def multiply(functions, a, b, c, strides, sizes, keep, ahead):
     """C = A B + keep C.
 
     Parameters
@@ -67,7 +68,7 @@ def _features() -> str:
     told: str | None = config.CPU_FEATURES  # type: ignore[attr-defined]
     if told is not None:
         return told
-    found: str = codegen.get_host_cpu_features()  # type: ignore[no-untyped-call]
+    found: str = codegen.get_host_cpu_features()
     return found
 
 
@@ -83,20 +84,7 @@ def turn_address(dtype: np.dtype[Any]) -> int:
     return address_of(_turn, "ppiii", dtype)
 
 
-def _narrow(
-    a: Any,
-    b: Any,
-    c: Any,
-    a_row: Any,
-    a_column: Any,
-    b_row: Any,
-    c_row: Any,
-    m: Any,
-    n: Any,
-    k: Any,
-    keep: Any,
-    ahead: Any,
-) -> None:
+def _narrow(a, b, c, a_row, a_column, b_row, c_row, m, n, k, keep, ahead):
     """As `multiply`, with `keep` 0 or 1."""
     width = _vector_width(a)
     fetched = 0
@@ -126,7 +114,7 @@ def _narrow(
                 fetched += depth * width
 
 
-def _turn(a: Any, out: Any, m: Any, n: Any, out_row: Any) -> None:
+def _turn(a, out, m, n, out_row):
     """Write the transpose of A, (m, n) in one piece; `out_row` numbers from row to row of it."""
     if m < LANES or n < LANES:
         for i in range(m):
@@ -142,49 +130,36 @@ def _turn(a: Any, out: Any, m: Any, n: Any, out_row: Any) -> None:
 
 
 @intrinsic
-def _beyond(typing_context: Any, pointer: Any, n: Any) -> Any:
+def _beyond(typing_context, pointer, n):
     """The pointer n numbers on."""
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def generate(context, builder, signature, values):
         return builder.gep(values[0], [values[1]])
 
     return pointer(pointer, types.int64), generate
 
 
 @intrinsic
-def _vector_width(typing_context: Any, pointer: Any) -> Any:
+def _vector_width(typing_context, pointer):
     """Numbers in a vector."""
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def generate(context, builder, signature, values):
         return ir.IntType(64)(VECTOR_BYTES // _bytes(pointer))
 
     return types.int64(pointer), generate
 
 
-def _bytes(pointer: Any) -> int:
+def _bytes(pointer):
     return 4 if pointer.dtype == types.float32 else 8
 
 
 @intrinsic
 def _tile(
-    typing_context: Any,
-    a: Any,
-    a_row: Any,
-    a_column: Any,
-    b: Any,
-    b_row: Any,
-    c: Any,
-    c_row: Any,
-    rows: Any,
-    vectors: Any,
-    last: Any,
-    depth: Any,
-    keep: Any,
-    ahead: Any,
-) -> Any:
+    typing_context, a, a_row, a_column, b, b_row, c, c_row, rows, vectors, last, depth, keep, ahead
+):
     """One tile of C: `rows` by `vectors`, the last vector having `last` columns."""
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def generate(context, builder, signature, values):
         rows, vectors = values[7:9]
         case = builder.add(builder.mul(rows, rows.type(MOST_VECTORS + 1)), vectors)
         done = builder.append_basic_block()
@@ -284,13 +259,13 @@ class _Tile:
         function = self.builder.module.declare_intrinsic(name, (), kind)
         return self.builder.call(function, given)
 
-    def splat(self, number: Any) -> Any:
+    def splat(self, number):
         some = ir.Constant(self.vector, ir.Undefined)
         first = self.builder.insert_element(some, number, ir.IntType(32)(0))
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.width), [0] * self.width)
         return self.builder.shuffle_vector(first, some, zeros)
 
-    def fetch(self, pointer: Any) -> None:
+    def fetch(self, pointer):
         """Begin to bring a line of memory into the second-level cache."""
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])

@@ -93,8 +93,7 @@ class Packed(NamedTuple):
         constants = {
             **sizes,
             **flags_of(spec),
-            "BB": tiles.rows,
-            "HT": tiles.hidden,
+            **tiles.options,
             "S": S,
             "WHOLE": H == S * tiles.hidden,
             "FLOORED": log_floor is not None,
@@ -120,8 +119,6 @@ def density(batch: Batch, parameters: Parameters, spec: Spec, *, summed: bool) -
             *x.stride(),
             **packed.constants,
             SUMMED=summed,
-            num_warps=tiles.warps,
-            num_stages=tiles.stages,
         )
     return out
 
@@ -144,8 +141,6 @@ def sampling(packed: Packed, uniform: Tensor, noise: Tensor, out: Tensor) -> Non
             packed.tensors[0].shape[2],
             out.stride(0),
             **packed.constants,
-            num_warps=tiles.warps,
-            num_stages=tiles.stages,
             maxnreg=tiling.drawing_registers(tiles, packed.constants["PRECISION"]),
         )
 

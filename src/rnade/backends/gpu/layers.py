@@ -114,13 +114,11 @@ def _stream(
             D,
             H,
             0 if u is None else u.stride(0),
-            BB=tiles.rows,
-            HT=tiles.hidden,
+            **tiles.options,
             ACTIVATION=spec.activation,
             SCALED=rho is not None,
             ADDED=product is not None,
             ACTIVATED=activated,
-            num_warps=tiles.warps,
         )
     return s, r
 
@@ -159,12 +157,10 @@ def _stream_gradient(
             D,
             H,
             run,
-            BB=tiles.rows,
-            HT=tiles.hidden,
+            **tiles.options,
             ACTIVATION=spec.activation,
             THROUGH=through is not None,
             FIRST=first is not None,
-            num_warps=tiles.warps,
         )
     return out, sums
 

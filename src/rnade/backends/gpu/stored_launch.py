@@ -56,12 +56,9 @@ def evaluate(
             chunk,
             n_chunks,
             *x.stride(),
-            BB=tiles.rows,
-            HT=tiles.hidden,
+            **tiles.options,
             DT=16,
             ORDERED=order is not None,
-            num_warps=tiles.warps,
-            num_stages=tiles.stages,
         )
         if parameters.U is not None:
             a, tape = layers.forward(a, parameters, spec, recorded=gradient)
@@ -96,15 +93,12 @@ def evaluate(
             V_stride_p=V.stride(3),
             **sizes,
             **flags,
-            BB=tiles.rows,
-            HT=tiles.hidden,
+            **tiles.options,
             FLOORED=log_floor is not None,
             WEIGHTED=weights is not None,
             GRADIENT=gradient,
             GRADIENT_X=gradient_x,
             SCALE_MEAN=spec.scale_mean_gradient,
-            num_warps=tiles.warps,
-            num_stages=tiles.stages,
         )
     return value if weights is None else total, Kept(a, dz, dx, tape)
 
@@ -201,13 +195,10 @@ class Gradients:
                 P=sizes["P"],
                 NP=sizes["NP"],
                 **flags,
-                BB=tiles.rows,
-                HT=tiles.hidden,
+                **tiles.options,
                 SCALED=scale is not None,
                 ADDED=self.begun,
                 ONE_BLOCK=tiles.rows >= B,
-                num_warps=tiles.warps,
-                num_stages=tiles.stages,
             )
         if kept.tape is not None:
             g = self._add_layers(layers.backward(g, kept.tape, parameters, spec))
@@ -266,14 +257,11 @@ class Gradients:
                 n_chunks,
                 parts,
                 *x.stride(),
-                BB=tiles.rows,
-                HT=tiles.hidden,
+                **tiles.options,
                 CHUNK=tiling.power_of_two(chunk),
                 PARTS=tiling.power_of_two(parts),
                 ORDERED=order is not None,
                 GRADIENT_X=dx is not None,
-                num_warps=tiles.warps,
-                num_stages=tiles.stages,
             )
         dW, dc = (t.squeeze(1) if n_blocks == 1 else t.sum(1) for t in (dW, dc))
         self.W = dW if self.W is None else self.W + dW

@@ -15,6 +15,12 @@ class Tiles(NamedTuple):
     warps: int
     stages: int
 
+    @property
+    def options(self) -> dict[str, int]:
+        """What a kernel is compiled for, as launches name it."""
+        rows, hidden, warps, stages = self
+        return {"BB": rows, "HT": hidden, "num_warps": warps, "num_stages": stages}
+
 
 # Blocks from which on a kernel with one program a block fills the chip (132 multiprocessors).
 BLOCKS_TO_FILL = 128
@@ -98,7 +104,7 @@ def bank(B: int, *, gradient: bool) -> Tiles:
 
 def unit(H: int) -> Tiles:
     """Tiles of the passes between the products of a deeper network."""
-    return Tiles(16, min(256, power_of_two(H)), 4, 1)
+    return Tiles(16, min(256, power_of_two(H)), 4, 3)
 
 
 def row_runs(B: int, rows: int, programs: int) -> tuple[int, int]:
