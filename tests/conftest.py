@@ -19,6 +19,7 @@ from rnade.families import AbstractFamily, Bernoulli, GaussianMixture, LaplaceMi
 from rnade.nn import (
     AbstractDensity,
     AbstractGaussianMixture,
+    EnsembleModule,
     FVBNModule,
     FVSBNModule,
     GaussianModule,
@@ -61,13 +62,26 @@ MODULES: dict[str, Callable[[int, Generator], AbstractDensity]] = {
     "fvbn-random-order": lambda D, g: FVBNModule(
         D, 6, LaplaceMixture(2), activation="sigmoid", order="random", generator=g
     ),
+    "ensemble": lambda D, g: _ensemble(D, g, "random"),
+    "ensemble-one-order": lambda D, g: _ensemble(D, g, None),
     "gaussian": lambda D, g: GaussianModule(D),
     "mog": lambda D, g: MixtureOfGaussiansModule(D, 3),
     "mfa": lambda D, g: MixtureOfFactorAnalyzersModule(D, 3, min(2, D)),
     "mfa-full": lambda D, g: MixtureOfFactorAnalyzersModule(D, 2, D),
 }
+
+
+def _ensemble(D: int, generator: Generator, order: str | None) -> EnsembleModule:
+    """A bank of two models and one of another kind, with weights of their own."""
+    bank = RNADEModule(D, 5, GaussianMixture(2), order=order, n_models=2, generator=generator)
+    other = RNADEModule(D, 4, LaplaceMixture(2), order=order, generator=generator)
+    return EnsembleModule([bank, other], [0.2, 0.5, 0.3])
+
+
 BINARY_MODULES = [name for name in MODULES if name.startswith(("nade", "fvsbn"))]
 REAL_MODULES = [name for name in MODULES if name not in BINARY_MODULES]
+# Those that are one chain of conditionals, which an average of models is not.
+CHAINS = [name for name in MODULES if not name.startswith("ensemble")]
 TIED_MODULES = [name for name in MODULES if name.startswith(("rnade", "nade", "fvsbn"))]
 
 

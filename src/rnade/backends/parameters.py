@@ -45,4 +45,6 @@ class Parameters(NamedTuple):
 
     def wants_gradient(self, x: Tensor) -> bool:
         """Whether a gradient of the rows x or of a parameter will be asked for."""
-        return torch.is_grad_enabled() and any(t.requires_grad for t in (x, *self.trained))
+        return torch.is_grad_enabled() and any(
+            t is not None and t.requires_grad for t in (x, *self)
+        )

@@ -4,7 +4,7 @@ import abc
 from collections.abc import Iterator
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from rnade.backends import dispatch, vectorised
@@ -95,7 +95,7 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
         self,
         x: Float[Tensor, "*rows B D"],
         *,
-        seen: Bool[Tensor, "*rows B D"] | None = None,
+        seen: Tensor | None = None,
         order: Permutation | None = None,
         scale_mean_gradient: bool = False,
     ) -> Float[Tensor, "*models B D"]:
@@ -125,7 +125,8 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
 
         The fused backends compute value and gradient in one pass.
         """
-        batch = self._ordered(batch._replace(x=self._checked(batch.x)))
+        x, weights, seen, order = batch
+        batch = self._ordered(Batch(self._checked(x), weights, seen, order))
         spec = self._spec(scale_mean_gradient)
         return dispatch.weighted_log_likelihood(batch, self.tied_parameters(), spec)
 
@@ -186,7 +187,8 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
 
     def _ordered(self, batch: Batch) -> Batch:
         """The batch with an order: its own, or else the model's."""
-        return batch if batch.order is not None else batch._replace(order=self._order_or_none())
+        x, weights, seen, order = batch
+        return batch if order is not None else Batch(x, weights, seen, self._order_or_none())
 
     def _order_or_none(self) -> Tensor | None:
         """The order, or None where it is the identity and nothing need be permuted."""

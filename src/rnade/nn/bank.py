@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from rnade.backends.spec import Activation
@@ -111,7 +111,7 @@ class AbstractTrainable(AbstractBank):
         self,
         x: Float[Tensor, "*rows B D"],
         *,
-        seen: Bool[Tensor, "*rows B D"] | None = None,
+        seen: Tensor | None = None,
     ) -> Float[Tensor, "*models B"]:
         """Score of each row, of shape (B,), or (M, B) for a bank: what validation looks at."""
 

@@ -3,7 +3,7 @@
 import abc
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Generator, Tensor
 
 from rnade.batch import Batch
@@ -32,7 +32,7 @@ class AbstractDensity(AbstractBank):
         self,
         x: Float[Tensor, "*rows B D"],
         *,
-        seen: Bool[Tensor, "*rows B D"] | None = None,
+        seen: Tensor | None = None,
         order: Permutation | None = None,
     ) -> Float[Tensor, "*models B"]:
         r"""Log density of each row, :math:`\log p(x) = \sum_d \log p(x_d \mid x_{<d})`.

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Iterator
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from rnade.batch import Batch
@@ -27,7 +27,7 @@ class AbstractChain(AbstractDensity):
         self,
         x: Float[Tensor, "*rows B D"],
         *,
-        seen: Bool[Tensor, "*rows B D"] | None = None,
+        seen: Tensor | None = None,
         order: Permutation | None = None,
     ) -> Float[Tensor, "*models B D"]:
         """The D terms log p(x_d | x_<d) of each row, in nats; they sum to `log_prob`.

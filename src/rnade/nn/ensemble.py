@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from rnade.batch import Batch
@@ -76,7 +76,7 @@ class EnsembleModule(AbstractDensity):
         self,
         x: Float[Tensor, "B D"],
         *,
-        seen: Bool[Tensor, "B D"] | None = None,
+        seen: Tensor | None = None,
         order: Permutation | None = None,
     ) -> Float[Tensor, "n_members B"]:
         """Log density of each row under each member."""
@@ -95,7 +95,7 @@ class EnsembleModule(AbstractDensity):
         self,
         x: Float[Tensor, "B D"],
         *,
-        seen: Bool[Tensor, "B D"] | None = None,
+        seen: Tensor | None = None,
         order: Permutation | None = None,
     ) -> Float[Tensor, "B D"]:
         r"""D terms of each row that sum to `log_prob`: how much each dimension explains.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from rnade.backends import networks as separate
@@ -94,7 +94,7 @@ class ConditionalNetworks(AbstractNetworks):
         self,
         x: Float[Tensor, "*rows B D"],
         *,
-        seen: Bool[Tensor, "*rows B D"] | None = None,
+        seen: Tensor | None = None,
     ) -> Float[Tensor, "MD B"]:
         """Log density of each network's own dimension, in nats; 0 where it is not observed."""
         batch = Batch(self._for_each(x), seen=None if seen is None else self._for_each(seen))

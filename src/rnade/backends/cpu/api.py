@@ -135,15 +135,23 @@ class _WeightedLogLikelihood(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        order, weights, x, *given = ctx.saved_tensors
-        needs = ctx.needs_input_grad[3:]
         # Handed over and forgotten, so that autograd can keep these tensors as .grad without a
         # copy. A second backward pass through the same graph computes them again.
         found, ctx.gradients = ctx.gradients, None
         if found is None or torch.is_grad_enabled():
+            order, weights, x, *given = ctx.saved_tensors
             above = upstream.view(-1, *[1] * (weights.ndim - 1)) * weights
-            batch = Batch(x, above, None, order)
-            return None, None, None, *_gradient(batch, Parameters(*given), ctx.spec, needs)
+            return (
+                None,
+                None,
+                None,
+                *_gradient(
+                    Batch(x, above, None, order),
+                    Parameters(*given),
+                    ctx.spec,
+                    ctx.needs_input_grad[3:],
+                ),
+            )
         if any(factor != 1 for factor in upstream.tolist()):
             for t in found:
                 if t is not None:
