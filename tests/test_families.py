@@ -7,7 +7,14 @@ import torch
 from scipy.integrate import quad
 from torch import Generator
 
-from rnade.families import Bernoulli, Conditional, GaussianMixture, LaplaceMixture, make_family
+from rnade.families import (
+    REGISTRY,
+    Bernoulli,
+    Conditional,
+    GaussianMixture,
+    LaplaceMixture,
+    make_family,
+)
 from rnade.families.mixture import AbstractMixture
 from tests.conftest import FAMILIES, MIXTURES
 
@@ -184,6 +191,78 @@ def test_bernoulli_starts_at_the_smoothed_share_of_ones():
     rows = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
     b = Bernoulli().starting_biases(rows)
     np.testing.assert_allclose(torch.sigmoid(b[:, 0]), [3 / 5, 1 / 5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("spread", ["quantile", "range"])
+def test_a_row_of_weight_3_starts_as_three_rows_do(name, spread, seed):
+    """And one of weight 0 as none: rows in any order, repeated values among them."""
+    family = FAMILIES[name]
+    rng = np.random.default_rng(seed)
+    rows = torch.tensor(rng.normal(size=(40, 3)).round(1))
+    rows = (rows > 0).double() if family.discrete else rows
+    rows[7] = 1.0 if family.discrete else 50.0
+    weights = torch.tensor(rng.integers(0, 4, size=40)).double()
+    weights[7] = 0
+    repeated = rows.repeat_interleave(weights.long(), 0)
+    expected = family.starting_biases(repeated, spread=spread)
+    torch.testing.assert_close(
+        family.starting_biases(rows, weights=weights, spread=spread), expected
+    )
+    ones = family.starting_biases(rows, weights=torch.ones(40), spread=spread)
+    torch.testing.assert_close(ones, family.starting_biases(rows, spread=spread))
+
+
+def test_weighted_starts_are_those_of_closed_forms():
+    """Two values with weights 1 and 3: quantiles, deviation and odds by hand."""
+    rows, weights = torch.tensor([[0.0], [4.0]]).double(), torch.tensor([1.0, 3.0])
+    b = GaussianMixture(4).starting_biases(rows, weights=weights)
+    # Shares 1/8 | 3/8, 5/8, 7/8 of the summed weight 4, of which the first value has one quarter.
+    np.testing.assert_allclose(b[0, 4:8], [0.0, 4.0, 4.0, 4.0])
+    np.testing.assert_allclose(b[0, 8:], np.log(np.sqrt(4.0**2 * 0.25 * 0.75)))
+    b = GaussianMixture(3).starting_biases(rows, weights=weights, spread="range")
+    np.testing.assert_allclose(b[0, 3:6], [1.0, 2.0, 3.0])
+    odds = Bernoulli().starting_biases(rows / 4, weights=weights)
+    np.testing.assert_allclose(odds, np.log((3 + 1) / (1 + 1)))
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_family_says_what_it_is(name):
+    family = make_family(name, 3)
+    assert type(family) is REGISTRY[name]
+    assert family.name == name
+    like = torch.zeros(5000, dtype=torch.float64)
+    noise = family.noise(like, Generator().manual_seed(0))
+    assert (noise is None) == (not family.has_scale)
+    z = draw_z(family, ())
+    floor = torch.tensor(3.0).double()
+    x = torch.tensor(1.0).double()
+    # A floor changes the density of what has a scale, and of nothing else.
+    assert (family.log_prob(x, z) != family.log_prob(x, z, floor)) == family.has_scale
+    drawn = family.sample(z.expand(200, -1), generator=Generator().manual_seed(0))
+    assert (drawn == drawn.round()).all() == family.discrete
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_noise_is_drawn_from_the_standard_component(name):
+    family = MIXTURES[name]
+    noise = family.noise(torch.zeros(5000, dtype=torch.float64), Generator().manual_seed(0))
+    assert scipy.stats.kstest(noise.numpy(), SCIPY[type(family)].cdf).pvalue > 1e-4
+
+
+def test_every_family_has_kernels_or_a_reason():
+    """Of the tied networks on the CPU and on the GPU, and of the GPU's separate networks."""
+    from rnade.backends.cpu import families as cpu
+    from rnade.backends.gpu import launch, networks_launch
+
+    for kernels, reasons in (
+        (cpu.KERNELS, cpu.WITHOUT),
+        (launch.FAMILIES, launch.WITHOUT),
+        (networks_launch.FAMILIES, networks_launch.WITHOUT),
+    ):
+        for name in REGISTRY:
+            assert (name in kernels) != bool(reasons.get(name)), name
+        assert set(kernels) | set(reasons) == set(REGISTRY)
 
 
 def test_spread_must_be_known():

@@ -297,6 +297,29 @@ def test_start_from_gives_the_columns_means():
     torch.testing.assert_close(mean, rows.mean(0), atol=0.15, rtol=0)
 
 
+@pytest.mark.parametrize("name", ["rnade-mog", "nade", "fvbn"])
+def test_start_from_counts_rows_by_their_weights(name):
+    module, again = make_module(name, 3), make_module(name, 3)
+    rows = make_rows(module, 30)
+    weights = torch.arange(30) % 3
+    module.start_from(rows, weights=weights.float())
+    again.start_from(rows.repeat_interleave(weights, 0))
+    for p, q in zip(module.parameters(), again.parameters(), strict=True):
+        torch.testing.assert_close(p, q)
+
+
+def test_log_prob_of_a_module_is_summed_by_the_backend(monkeypatch):
+    """On a GPU the sum is then made on chip: what is timed there is what users get."""
+    module = make_module("rnade-mog", 3)
+    asked = []
+    monkeypatch.setattr(
+        "rnade.backends.cpu.api.log_prob", lambda *a: asked.append(a) or a[0].x[..., 0]
+    )
+    x = make_rows(module, 4)
+    torch.testing.assert_close(module.log_prob(x), x[:, 0])
+    assert len(asked) == 1
+
+
 def test_backend_choice_is_given_with_its_reason():
     choice = make_module("rnade-mog", 3).backend_choice()
     assert choice.name in ("vectorised", "cpu")

@@ -21,12 +21,12 @@ from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
 
 M, B, D, H = 2, 9, 5, 6
 SEEN_MODULES = [name for name in MODULES if not name.startswith(("gaussian", "mog", "mfa"))]
-FAMILIES = {"gaussian": GaussianMixture(3), "laplace": LaplaceMixture(2), "bernoulli": Bernoulli()}
+FAMILIES = {f.name: f for f in (GaussianMixture(3), LaplaceMixture(2), Bernoulli())}
 NAMES = ("x", "W", "c", "rho", "V", "b", "U", "u")
 
 
 def problem(family, *, layers=0, weighted=True, seed=0):
-    """Float64 rows with gaps, holding NaN, weights and orders of their own; and parameters."""
+    """Float64 rows with gaps that hold anything, weights and orders; and parameters."""
     generator = Generator().manual_seed(seed)
 
     def normal(*shape):
@@ -46,7 +46,8 @@ def problem(family, *, layers=0, weighted=True, seed=0):
     x = normal(M, B, D)
     x = (x > 0).double() if family.discrete else x
     seen = torch.rand(M, B, D, generator=generator) < 0.6
-    x[~seen] = torch.nan
+    junk = torch.where(torch.rand(x.shape, generator=generator) < 0.5, torch.nan, 7.0)
+    x = torch.where(seen, x, junk.double())
     weights = torch.rand(M, B, generator=generator).double() if weighted else None
     order = torch.stack([torch.randperm(D, generator=generator) for _ in range(M)])
     return Batch(x, weights, seen, order), parameters

@@ -219,7 +219,8 @@ class AbstractMixture(AbstractFamily):
             "range" is what the paper's authors did.
         """
         if weights is not None:
-            rows, weights = rows[weights > 0], weights[weights > 0].to(rows)
+            weights = weights.to(rows)
+            rows, weights = rows[weights > 0], weights[weights > 0]
         K, D = self.n_components, rows.shape[1]
         if spread == "range":
             low, high = rows.amin(0), rows.amax(0)
@@ -267,7 +268,8 @@ def _quantiles(rows: Tensor, weights: Tensor | None, K: int) -> Tensor:
         # By sorted position: torch.quantile refuses more than 16 million values.
         return ordered[(shares * len(rows)).long().clamp_max(last)].T
     summed = weights[at].double().cumsum(0).T.contiguous()  # (D, N)
-    place = torch.searchsorted(summed, shares.double() * summed[:, -1:], right=True)
+    wanted = shares * summed[:, -1:].to(shares)  # rounded as above, so that ties fall the same way
+    place = torch.searchsorted(summed, wanted.double(), right=True)
     return ordered.T.gather(1, place.clamp_max(last))
 
 
