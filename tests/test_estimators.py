@@ -39,6 +39,7 @@ from rnade.exceptions import (
     TrainingDivergedError,
     TrainingWarning,
 )
+from rnade.families import Bernoulli, GaussianMixture
 from rnade.nn import RNADEModule
 from rnade.training import Bank
 from rnade.training.run import Diverged
@@ -234,6 +235,26 @@ def test_rows_of_weight_zero_are_ignored():
     weighted = RNADE(**ONE).fit(X, sample_weight=weights)
     without = RNADE(**ONE).fit(X[:100], sample_weight=np.ones(100))
     np.testing.assert_array_equal(weighted.score_samples(X), without.score_samples(X))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: RNADE(**ONE), lambda: NADE(**QUICK), lambda: FVBN(**QUICK)]
+)
+def test_starting_values_count_rows_by_their_weights(make, monkeypatch):
+    given = []
+    for family in (GaussianMixture, Bernoulli):
+        start = family.starting_biases
+
+        def counted(self, rows, *, weights=None, start=start, **options):
+            given.append(weights)
+            return start(self, rows, weights=weights, **options)
+
+        monkeypatch.setattr(family, "starting_biases", counted)
+    model = make()
+    X = make_X(80) > 0 if isinstance(model, NADE) else make_X(80)
+    model.fit(X.astype(float), sample_weight=np.linspace(1, 2, 80))
+    assert given
+    assert all(weights is not None and weights.min() < weights.max() for weights in given)
 
 
 def test_pvalues_flag_the_odd_and_spare_the_usual():

@@ -203,7 +203,7 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
             module = other._make_module(
                 x.shape[1], recipe, planned.order, Generator().manual_seed(seed + i)
             ).to(x.device, x.dtype)
-            module.start_from(x, spread=recipe.spread)
+            module.start_from(x, weights=training.weights, spread=recipe.spread)
             if resolution is not None:
                 module.set_floor(torch.as_tensor(other._floors(resolution)))
             width = other._noise_width(resolution)

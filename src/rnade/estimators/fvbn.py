@@ -228,7 +228,7 @@ class _Starts:
             generator=Generator().manual_seed(self.rows.seed),
             weight_scale=recipe.weight_scale,
         ).to(x.device, x.dtype)
-        module.start_from(x, spread=recipe.spread)
+        module.start_from(x, weights=self.rows.weights, spread=recipe.spread)
         floors = scale_floors(own.sigma_floor, own.resolution_, own.standardiser_)
         module.set_floor(torch.as_tensor(floors))
         return module
