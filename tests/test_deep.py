@@ -437,7 +437,7 @@ def test_the_command_line(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     np.savetxt("t.csv", X, delimiter=",", header="a,b,c", comments="")
-    options = "--n-layers 3 --n-hidden 4 --epochs 2 --random-state 0 --device cpu --no-search -q"
+    options = "--n-layers 3 --n-hidden 4 --epochs 2 --random-state 0 --device cpu --no-ensemble -q"
     runner = CliRunner()
     fitted = runner.invoke(app, ["fit", "t.csv", *options.split()])
     assert fitted.exit_code == 0, fitted.output

@@ -125,7 +125,7 @@ def density_size(D: int, H: int, P: int, block: int) -> int:
 
 
 @compiled
-def density(functions, x, parameters, terms, work, activation, flags, m, low, high, block):
+def density(functions, x, parameters, block, terms, work, activation, flags, m, low, high):
     """Algorithm 1: terms[m, low:high, d] = log p(x_d | x_<d).
 
     The h of several dimensions are made together, a few rows at a time, so that a is read from

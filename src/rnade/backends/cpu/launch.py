@@ -19,13 +19,7 @@ from rnade.backends.cpu import gradient as gradient_kernels
 from rnade.backends.cpu import hidden, memory, products
 from rnade.backends.cpu import threads as workers
 from rnade.backends.cpu.calls import NARROW
-from rnade.backends.cpu.families import (
-    FLOOR,
-    GRADIENT,
-    SCALE_MEAN,
-    draw_address,
-    epilogue_address,
-)
+from rnade.backends.cpu.families import FLOOR, GRADIENT, SCALE_MEAN, draw_address, epilogue_address
 from rnade.backends.cpu.gradient import WANT_HIDDEN, WANT_V, WANT_X
 from rnade.backends.cpu.lanes import LANES
 from rnade.backends.parameters import Parameters
@@ -103,6 +97,23 @@ class Problem:
         multiplications = self.models * rows * self.dimensions * self.hidden * self.outputs
         return 1 if multiplications < SMALL else kernel_threads()
 
+    def by_rows(
+        self, kernel: Any, given: tuple[Any, ...], out: Tensor, stride: int, block: int
+    ) -> None:
+        """Have a kernel fill `out`, (M, n, D), `stride` rows at a time, side by side."""
+        n, array = out.shape[1], out.numpy()
+
+        def task(m: int, low: int) -> workers.Task:
+            def compute() -> None:
+                work = self.workspace(density_kernels.density_size, block)
+                last = (m, low, min(low + stride, n))
+                kernel(*given, array, work, self.activation, self.flags, *last)
+
+            return compute
+
+        tasks = [task(m, low) for m in range(self.models) for low in range(0, n, stride)]
+        workers.run(tasks, self.threads(n))
+
     def block(self, rows: int) -> int:
         """Rows in a block, the same whatever the number of threads."""
         fitting = BLOCK_ELEMENTS // self.hidden // 16 * 16
@@ -169,33 +180,11 @@ def density(batch: Batch, parameters: Parameters, spec: Spec) -> Tensor:
     terms = batch.x.new_empty(problem.models, B, problem.dimensions)
     if terms.numel() == 0:
         return terms
-    functions, out = problem.functions(epilogue_address), terms.numpy()
-    rows, arrays = problem.x.detach().numpy(), problem.arrays()
-    threads = problem.threads(B)
     # Small enough for eight threads to share, and the same whatever their number.
     block = min(problem.block(B), max(16, -(-B // 8 // 16) * 16))
-    stride = max(block, -(-B // (8 * threads) // block) * block)
-
-    def task(m: int, low: int) -> workers.Task:
-        def compute() -> None:
-            density_kernels.density(
-                functions,
-                rows,
-                arrays,
-                out,
-                problem.workspace(density_kernels.density_size, block),
-                problem.activation,
-                problem.flags,
-                m,
-                low,
-                min(low + stride, B),
-                block,
-            )
-
-        return compute
-
-    tasks = [task(m, low) for m in range(problem.models) for low in range(0, B, stride)]
-    workers.run(tasks, threads)
+    stride = max(block, -(-B // (8 * problem.threads(B)) // block) * block)
+    given = problem.functions(epilogue_address), problem.x.numpy(), problem.arrays(), block
+    problem.by_rows(density_kernels.density, given, terms, stride, block)
     return terms
 
 
@@ -309,28 +298,7 @@ def _sample_into(problem: Problem, x: Tensor, generator: Generator) -> None:
     uniform = torch.rand(x.shape, dtype=x.dtype, generator=generator)
     noise = problem.family.noise(x, generator)
     noise = uniform if noise is None else noise
-    n = x.shape[1]
-    functions, out = problem.functions(draw_address), x.numpy()
-    u, e, parameters = uniform.numpy(), noise.numpy(), problem.arrays()
-    block = min(problem.block(n), 64)
-
-    def task(m: int, low: int) -> workers.Task:
-        def compute() -> None:
-            density_kernels.sample(
-                functions,
-                u,
-                e,
-                parameters,
-                out,
-                problem.workspace(density_kernels.density_size, block),
-                problem.activation,
-                problem.flags,
-                m,
-                low,
-                min(low + block, n),
-            )
-
-        return compute
-
-    tasks = [task(m, low) for m in range(problem.models) for low in range(0, n, block)]
-    workers.run(tasks, problem.threads(n))
+    block = min(problem.block(x.shape[1]), 64)
+    functions = problem.functions(draw_address)
+    given = functions, uniform.numpy(), noise.numpy(), problem.arrays()
+    problem.by_rows(density_kernels.sample, given, x, block, block)

@@ -29,7 +29,8 @@ Where it stops being the right choice: many dimensions (the products for a_d and
 squared), and sizes whose tiles leave the registers; see `fits` in `bank_launch`.
 """
 
-from typing import no_type_check
+# mypy: ignore-errors
+# Triton, not Python, gives the arguments of kernels their types.
 
 import triton
 import triton.language as tl
@@ -46,7 +47,6 @@ SIZES = (
 
 
 @triton.jit
-@no_type_check
 def _load_outputs(V_ptr, b_ptr, h, k, h_ok, k_ok, V_stride_h, V_stride_p):
     """Tiles of V_d (HP, KP) and b_d (KP,)."""
     v = tl.load(
@@ -58,14 +58,12 @@ def _load_outputs(V_ptr, b_ptr, h, k, h_ok, k_ok, V_stride_h, V_stride_p):
 
 
 @triton.jit
-@no_type_check
 def _outputs(hidden, v, b, PRECISION: tl.constexpr):
     z = tl.zeros((hidden.shape[0], v.shape[1]), tl.float32)
     return product(hidden, v, z, PRECISION) + b[None, :]
 
 
 @triton.jit
-@no_type_check
 def _store_outputs(dV_ptr, db_ptr, dV, db, h, k, h_ok, k_ok, P):
     """Store dV_d (HP, KP) and, from (BB, KP), db_d."""
     at = h[:, None] * P + k[None, :]
@@ -74,7 +72,6 @@ def _store_outputs(dV_ptr, db_ptr, dV, db, h, k, h_ok, k_ok, P):
 
 
 @triton.jit(do_not_specialize=SIZES)
-@no_type_check
 def bank_kernel(
     x_ptr,  # (M, B, D) with the strides below
     weight_ptr,  # (M, B) with the strides below, read if GRADIENT
@@ -240,7 +237,6 @@ def bank_kernel(
 
 
 @triton.jit(do_not_specialize=("D", "H", "n_own"))
-@no_type_check
 def total_kernel(
     own_ptr,  # (M, n_own)
     early_ptr,  # (M, D, D + 1, H)

@@ -30,7 +30,8 @@ and a remainder and adds three products (tf32x3), which leaves float32's own err
 interpreted" is for Triton's interpreter, which multiplies the bits of bf16 tiles as integers.
 """
 
-from typing import no_type_check
+# mypy: ignore-errors
+# Triton, not Python, gives the arguments of kernels their types.
 
 import triton
 import triton.language as tl
@@ -39,7 +40,6 @@ from rnade.backends.gpu.families import draw, epilogue
 
 
 @triton.jit
-@no_type_check
 def activate(psi, ACTIVATION: tl.constexpr):
     """Hidden units from psi; a NaN stays one."""
     h = psi
@@ -51,7 +51,6 @@ def activate(psi, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-@no_type_check
 def product(left, right, total, PRECISION: tl.constexpr):
     """Give left @ right + total in the precision asked for."""
     if PRECISION == "bf16":
@@ -67,7 +66,6 @@ def product(left, right, total, PRECISION: tl.constexpr):
 
 
 @triton.jit
-@no_type_check
 def _load_units(ptr, h, H, WHOLE: tl.constexpr):
     """Numbers of the units h, 0 beyond H; no mask where H is a WHOLE number of tiles."""
     if WHOLE:
@@ -76,7 +74,6 @@ def _load_units(ptr, h, H, WHOLE: tl.constexpr):
 
 
 @triton.jit
-@no_type_check
 def first_state(
     c_ptr, H, BB: tl.constexpr, HT: tl.constexpr, S: tl.constexpr, WHOLE: tl.constexpr
 ):
@@ -90,7 +87,6 @@ def first_state(
 
 
 @triton.jit
-@no_type_check
 def next_state(a, x, W_ptr, H, HT: tl.constexpr, S: tl.constexpr, WHOLE: tl.constexpr):
     """a_{d+1} = a_d + x_d W_d; W_ptr points to row d."""
     h = tl.arange(0, HT)
@@ -102,7 +98,6 @@ def next_state(a, x, W_ptr, H, HT: tl.constexpr, S: tl.constexpr, WHOLE: tl.cons
 
 
 @triton.jit
-@no_type_check
 def outputs(
     a,
     rho,
@@ -132,7 +127,6 @@ def outputs(
 
 
 @triton.jit
-@no_type_check
 def density_kernel(
     x_ptr,  # (M, B, D) with the strides below
     W_ptr,  # (M, D, H)
@@ -205,7 +199,6 @@ def density_kernel(
 
 
 @triton.jit
-@no_type_check
 def sampling_kernel(
     uniform_ptr,  # (M, D, R), what chooses the component
     noise_ptr,  # (M, D, R), draws of the standard component; not read for a Bernoulli

@@ -6,12 +6,13 @@ are gathered from it into (BB, KP) tiles, where KP is the next power of two at o
 columns beyond K carry no mass. Guards are those of `rnade.families.mixture`, written with `where`
 so that a NaN stays a NaN (a plain minimum or maximum would drop it).
 
-A family is added here by its `FAMILY` name in `epilogue` and `draw`. The functions carry
-`no_type_check` because Triton, not Python, gives their arguments a type.
+A family is added here by its `FAMILY` name in `epilogue` and `draw`.
 """
 
+# mypy: ignore-errors
+# Triton, not Python, gives the arguments of kernels their types.
+
 import math
-from typing import no_type_check
 
 import triton
 import triton.language as tl
@@ -29,7 +30,6 @@ INFINITY = tl.constexpr(math.inf)
 
 
 @triton.jit
-@no_type_check
 def epilogue(
     x,
     z,
@@ -50,14 +50,23 @@ def epilogue(
     dz_ptr: (BB,) pointers to where each row's P derivatives go. row_ok: (BB,) rows that exist.
     """
     if FAMILY == "bernoulli":
-        return _bernoulli(x, z, dz_ptr, row_ok, GRADIENT)
-    return _mixture(
-        x, z, log_floor, dz_ptr, row_ok, FAMILY, K, KP, BB, FLOORED, GRADIENT, SCALE_MEAN
-    )
+        log_p, dx = _bernoulli(x, z, dz_ptr, row_ok, GRADIENT)
+    else:
+        z_alpha, mu, z_sigma = _columns(z, K, KP, BB)
+        log_p, dx, d_alpha, d_mu, d_sigma = mixture(
+            x, z_alpha, mu, z_sigma, log_floor, FAMILY, FLOORED, GRADIENT, SCALE_MEAN
+        )
+        if GRADIENT:
+            k = tl.arange(0, KP)
+            at = dz_ptr[:, None] + k[None, :]
+            ok = row_ok[:, None] & (k < K)[None, :]
+            tl.store(at, d_alpha, mask=ok)
+            tl.store(at + K, d_mu, mask=ok)
+            tl.store(at + 2 * K, d_sigma, mask=ok)
+    return log_p, dx
 
 
 @triton.jit
-@no_type_check
 def draw(
     z,
     log_floor,
@@ -89,37 +98,6 @@ def draw(
 
 
 @triton.jit
-@no_type_check
-def _mixture(
-    x,
-    z,
-    log_floor,
-    dz_ptr,
-    row_ok,
-    FAMILY: tl.constexpr,
-    K: tl.constexpr,
-    KP: tl.constexpr,
-    BB: tl.constexpr,
-    FLOORED: tl.constexpr,
-    GRADIENT: tl.constexpr,
-    SCALE_MEAN: tl.constexpr,
-):
-    z_alpha, mu, z_sigma = _columns(z, K, KP, BB)
-    log_p, dx, d_alpha, d_mu, d_sigma = mixture(
-        x, z_alpha, mu, z_sigma, log_floor, FAMILY, FLOORED, GRADIENT, SCALE_MEAN
-    )
-    if GRADIENT:
-        k = tl.arange(0, KP)
-        at = dz_ptr[:, None] + k[None, :]
-        ok = row_ok[:, None] & (k < K)[None, :]
-        tl.store(at, d_alpha, mask=ok)
-        tl.store(at + K, d_mu, mask=ok)
-        tl.store(at + 2 * K, d_sigma, mask=ok)
-    return log_p, dx
-
-
-@triton.jit
-@no_type_check
 def mixture(
     x,
     z_alpha,
@@ -169,7 +147,6 @@ def mixture(
 
 
 @triton.jit
-@no_type_check
 def _bernoulli(x, z, dz_ptr, row_ok, GRADIENT: tl.constexpr):
     z = _first_column(z)
     log_p, dz = bernoulli(x, z)
@@ -179,7 +156,6 @@ def _bernoulli(x, z, dz_ptr, row_ok, GRADIENT: tl.constexpr):
 
 
 @triton.jit
-@no_type_check
 def bernoulli(x, z):
     """Give log p and its derivative to z; x and z are (BB,)."""
     softplus = tl.where(z > 0, z, 0.0) + tl.log(1 + tl.exp(-tl.abs(z)))
@@ -187,7 +163,6 @@ def bernoulli(x, z):
 
 
 @triton.jit
-@no_type_check
 def _columns(z, K: tl.constexpr, KP: tl.constexpr, BB: tl.constexpr):
     """Fractions, means and scales, each (BB, KP); fractions beyond K are -inf."""
     k = tl.arange(0, KP)
@@ -197,13 +172,11 @@ def _columns(z, K: tl.constexpr, KP: tl.constexpr, BB: tl.constexpr):
 
 
 @triton.jit
-@no_type_check
 def _first_column(z):
     return tl.sum(tl.where(tl.arange(0, z.shape[1])[None, :] == 0, z, 0.0), 1)
 
 
 @triton.jit
-@no_type_check
 def _bounded(z_sigma):
     return tl.where(
         z_sigma > LOG_SCALE_BOUND,
@@ -213,7 +186,6 @@ def _bounded(z_sigma):
 
 
 @triton.jit
-@no_type_check
 def _log_sigma(z_sigma, log_floor, FLOORED: tl.constexpr):
     """Log scale, bounded; with a floor the logarithm of sqrt(exp(2 z) + floor^2)."""
     log_sigma = _bounded(z_sigma)

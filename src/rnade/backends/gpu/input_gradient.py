@@ -4,7 +4,8 @@ Step 4 of the four that `stored` describes: sums of the hidden state's gradient 
 dimensions, and the last sums of rho's gradient.
 """
 
-from typing import no_type_check
+# mypy: ignore-errors
+# Triton, not Python, gives the arguments of kernels their types.
 
 import triton
 import triton.language as tl
@@ -13,7 +14,6 @@ from rnade.backends.gpu.stored import dimension_at
 
 
 @triton.jit
-@no_type_check
 def input_kernel(
     x_ptr,  # (M, B, D) with the strides below
     W_ptr,  # (M, D, H), read if GRADIENT_X

@@ -20,7 +20,8 @@ Where it stops being the right choice: sizes whose tiles leave the registers; se
 `networks_launch`.
 """
 
-from typing import no_type_check
+# mypy: ignore-errors
+# Triton, not Python, gives the arguments of kernels their types.
 
 import triton
 import triton.language as tl
@@ -37,7 +38,6 @@ SIZES = (
 
 
 @triton.jit(do_not_specialize=SIZES)
-@no_type_check
 def network_kernel(
     x_ptr,  # (M, B, D) with the strides below
     weight_ptr,  # (M, B) with the strides below, read if GRADIENT

@@ -19,7 +19,8 @@ Sums over rows are made by one program in a fixed order, or left as partial sums
 no atomics, so the same inputs give the same bits.
 """
 
-from typing import no_type_check
+# mypy: ignore-errors
+# Triton, not Python, gives the arguments of kernels their types.
 
 import triton
 import triton.language as tl
@@ -28,7 +29,6 @@ from rnade.backends.gpu.density import activate
 
 
 @triton.jit
-@no_type_check
 def stream_kernel(
     before_ptr,  # (M, D, B, H), s before the layer, or a if SCALED
     rho_ptr,  # (M, D), read if SCALED
@@ -66,7 +66,6 @@ def stream_kernel(
 
 
 @triton.jit
-@no_type_check
 def stream_gradient_kernel(
     ds_ptr,  # (M, D, B, H), gradient of s after the layer
     dr_ptr,  # (M, D, B, H), gradient of the layer's input r, read if THROUGH

@@ -31,7 +31,8 @@ the same inputs give the same bits. The one atomic is a counter, by which the la
 model to end knows that it is the last and adds up what all have left, which saves a launch.
 """
 
-from typing import no_type_check
+# mypy: ignore-errors
+# Triton, not Python, gives the arguments of kernels their types.
 
 import triton
 import triton.language as tl
@@ -44,7 +45,6 @@ SUMMED = tl.constexpr(128)
 
 
 @triton.jit
-@no_type_check
 def dimension_at(order_ptr, m, D, i, ORDERED: tl.constexpr):
     """The dimension that comes i-th for model m."""
     d = i
@@ -54,7 +54,6 @@ def dimension_at(order_ptr, m, D, i, ORDERED: tl.constexpr):
 
 
 @triton.jit
-@no_type_check
 def state_kernel(
     x_ptr,  # (M, B, D) with the strides below
     W_ptr,  # (M, D, H)
@@ -115,7 +114,6 @@ def state_kernel(
 
 
 @triton.jit
-@no_type_check
 def output_kernel(
     x_ptr,  # (M, B, D) with the strides below
     a_ptr,  # (M, D, B, H)
@@ -185,18 +183,7 @@ def output_kernel(
         log_floor = tl.load(floor_ptr + md)
     dz_rows = dz_ptr + (md * B + rows) * P
     term, dx = epilogue(
-        x,
-        z,
-        log_floor,
-        dz_rows,
-        row_ok,
-        FAMILY,
-        K,
-        KP,
-        BB,
-        FLOORED,
-        GRADIENT,
-        SCALE_MEAN,
+        x, z, log_floor, dz_rows, row_ok, FAMILY, K, KP, BB, FLOORED, GRADIENT, SCALE_MEAN
     )
     if WEIGHTED:
         at = weight_ptr + m * weight_stride_m + rows * weight_stride_b

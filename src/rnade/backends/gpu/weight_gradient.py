@@ -4,7 +4,8 @@ Step 3 of the four that `stored` describes: activation, both products and their 
 one kernel.
 """
 
-from typing import no_type_check
+# mypy: ignore-errors
+# Triton, not Python, gives the arguments of kernels their types.
 
 import triton
 import triton.language as tl
@@ -13,21 +14,17 @@ from rnade.backends.gpu.density import activate, product
 
 
 @triton.jit
-@no_type_check
 def _load_dz(dz_ptr, upstream_ptr, stride, rows, row_ok, scale, P: tl.constexpr, NP: tl.constexpr):
     """The rows' d log p / dz times what comes from upstream, of shape (BB, NP)."""
     n = tl.arange(0, NP)
     upstream = tl.load(upstream_ptr + rows * stride, mask=row_ok, other=0.0)
     dz = tl.load(
-        dz_ptr + rows[:, None] * P + n[None, :],
-        mask=row_ok[:, None] & (n < P)[None, :],
-        other=0.0,
+        dz_ptr + rows[:, None] * P + n[None, :], mask=row_ok[:, None] & (n < P)[None, :], other=0.0
     )
     return dz * (upstream * scale)[:, None]
 
 
 @triton.jit
-@no_type_check
 def _through_hidden(a, rho, dz, v, dV, ACTIVATION: tl.constexpr, PRECISION: tl.constexpr):
     """Add h' dz to dV; give d log p / dpsi (BB, HT) and its sum with a over the rows (HT,)."""
     psi = rho * a
@@ -42,7 +39,6 @@ def _through_hidden(a, rho, dz, v, dV, ACTIVATION: tl.constexpr, PRECISION: tl.c
 
 
 @triton.jit
-@no_type_check
 def weight_kernel(
     a_ptr,  # (M, D, B, H)
     rho_ptr,  # (M, D)
