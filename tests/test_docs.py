@@ -18,7 +18,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 # Heavy or guarded modules whose docstrings hold no examples.
-WITHOUT_EXAMPLES = re.compile(r"rnade\.(backends\.(_|cpu\.|gpu\.)|cli)")
+WITHOUT_EXAMPLES = re.compile(r"rnade\.(__main__|backends\.(_|cpu\.|gpu\.)|cli)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())

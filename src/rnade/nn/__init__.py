@@ -3,6 +3,7 @@
 from rnade.nn.autoregressive import AbstractAutoregressive
 from rnade.nn.bank import AbstractBank, AbstractTrainable
 from rnade.nn.base import AbstractDensity
+from rnade.nn.chain import AbstractChain
 from rnade.nn.ensemble import EnsembleModule
 from rnade.nn.fvbn import FVBNModule
 from rnade.nn.fvsbn import FVSBNModule
@@ -16,6 +17,7 @@ from rnade.nn.rnade import RNADEModule
 __all__ = [
     "AbstractAutoregressive",
     "AbstractBank",
+    "AbstractChain",
     "AbstractDensity",
     "AbstractGaussianMixture",
     "AbstractTrainable",
