@@ -45,6 +45,8 @@ def supports(parameters: Parameters, spec: Spec) -> str | None:
 
 def log_conditionals(batch: Batch, parameters: Parameters, spec: Spec) -> Float[Tensor, "M B D"]:
     """The D terms log p(x_d | x_<d) of each row, laid out by dimension whatever the order."""
+    if not parameters.wants_gradient(batch.x):
+        return launch.density(batch, parameters, spec)
     terms: Tensor = _LogConditionals.apply(spec, batch.order, batch.x, *parameters)  # type: ignore[no-untyped-call]
     return terms
 
@@ -101,8 +103,7 @@ class _LogConditionals(torch.autograd.Function):
     def forward(ctx: Any, spec: Spec, order: Tensor | None, x: Tensor, *given: Tensor) -> Tensor:
         ctx.spec = spec
         ctx.save_for_backward(order, x, *given)
-        batch = Batch(x.detach(), order=order)
-        return launch.density(batch, Parameters(*given), spec)
+        return launch.density(Batch(x, order=order), Parameters(*given), spec)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:

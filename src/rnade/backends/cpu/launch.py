@@ -183,7 +183,8 @@ def density(batch: Batch, parameters: Parameters, spec: Spec) -> Tensor:
     # Small enough for eight threads to share, and the same whatever their number.
     block = min(problem.block(B), max(16, -(-B // 8 // 16) * 16))
     stride = max(block, -(-B // (8 * problem.threads(B)) // block) * block)
-    given = problem.functions(epilogue_address), problem.x.numpy(), problem.arrays(), block
+    rows, functions = problem.x.detach().numpy(), problem.functions(epilogue_address)
+    given = functions, rows, problem.arrays(), block
     problem.by_rows(density_kernels.density, given, terms, stride, block)
     return terms
 
