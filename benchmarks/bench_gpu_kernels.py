@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from benchmarks.measure import Timing, copy_rate, product
 from benchmarks.providers import Shape, make_parameters
 from benchmarks.record import RESULTS, Row, line, store, timed_row
-from rnade.backends import gpu_update, vectorised
+from rnade.backends import vectorised
 from rnade.backends.gpu import api as gpu
 from rnade.backends.gpu import tiling
 from rnade.backends.parameters import Parameters
@@ -35,6 +35,8 @@ from rnade.backends.spec import Spec
 from rnade.batch import Batch
 from rnade.families import make_family
 from rnade.records import run_facts
+from rnade.training.optim import gpu as gpu_update
+from rnade.training.optim.forms import Rule, Step
 
 MOST_MS = {
     "log density bf16": 35.0,
@@ -124,19 +126,13 @@ def training_step(shape: Shape, precision: str = "exact") -> torch.cuda.CUDAGrap
     weights = torch.full((1, B), -1 / B, device="cuda")
     velocities = [torch.zeros_like(t) for t in leaves]
     one = torch.ones(1, device="cuda")
-    rule = gpu_update.Rule("momentum", velocities, momentum=0.9 * one)
-    update = {
-        "rate": 1e-6 * one,
-        "scale": one,
-        "usable": one.bool(),
-        "unbias": one,
-        "forget": one[0],
-    }
+    rule = Rule("momentum", leaves, [None] * 5, first=velocities, momentum=0.9 * one)
+    update = Step(1e-6 * one, scale=one, usable=one.bool(), unbias=one, forget=one[0])
 
     def step() -> None:
         total = gpu.weighted_log_likelihood(Batch(x, weights), Parameters(*leaves), spec)
         gradients = torch.autograd.grad(total, leaves, one)
-        gpu_update.update(leaves, gradients, rule, [None] * 5, [], **update)
+        gpu_update.update(rule, gradients, update)
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())

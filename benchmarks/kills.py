@@ -20,10 +20,11 @@ from pathlib import Path
 import torch
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.families import GaussianMixture
 from rnade.nn import RNADEModule
 from rnade.records import run_facts
-from rnade.training import Bank, Member, Recipe, RowSet
+from rnade.training import Bank, Member, Recipe, ShuffledRows
 
 
 def make_members() -> list[Member]:
@@ -32,16 +33,16 @@ def make_members() -> list[Member]:
     for i in range(2):
         x = torch.randn(300, 4, generator=Generator().manual_seed(i))
         x[:, 1] += x[:, 0].square()
-        sets.append(RowSet(x[:250], seed=i, validation=x[250:]))
+        sets.append((ShuffledRows(x[:250], i), Batch(x[250:])))
     recipe = Recipe(epochs=60, batches_per_epoch=5, batch_size=25, patience=8)
     members = []
     for i in range(12):
         module = RNADEModule(
             4, 10, GaussianMixture(2 + i % 2), generator=Generator().manual_seed(i)
         )
-        module.start_from(sets[i // 6].x)
+        module.start_from(sets[i // 6][0].x)
         rate = 0.003 * 2 ** (i // 2)
-        members.append(Member(module, recipe.with_changes(learning_rate=rate), sets[i // 6]))
+        members.append(Member(module, recipe.with_changes(learning_rate=rate), *sets[i // 6]))
     return members
 
 

@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.exceptions import CheckpointError
 from rnade.families import GaussianMixture
 from rnade.nn import FVBNModule, NADEModule, RNADEModule
-from rnade.training import PAPER, Bank, Member, Recipe, RowSet, train
+from rnade.training import PAPER, Bank, Member, Recipe, ShuffledRows, train
 from rnade.training.interrupt import interruptible
 from tests.test_training import make_rows
 
@@ -29,14 +30,15 @@ def make_member(rows, seed=0, n_hidden=6, n_components=2, recipe=QUICK, **option
         generator=Generator().manual_seed(seed),
         **options,
     )
-    module.start_from(rows.x)
-    return Member(module, recipe, rows)
+    source, _ = rows
+    module.start_from(source.x)
+    return Member(module, recipe, *rows)
 
 
 def make_sets(n=2):
     """Sets of different lengths, with validation rows of different lengths too."""
     return [
-        RowSet(make_rows(100 + 7 * i, seed=i), seed=i, validation=make_rows(40 + i, seed=50 + i))
+        (ShuffledRows(make_rows(100 + 7 * i, seed=i), i), Batch(make_rows(40 + i, seed=50 + i)))
         for i in range(n)
     ]
 
@@ -84,14 +86,14 @@ def test_members_end_as_they_would_alone(recipe):
         )
     ]
     for member, result in zip(members, finished(members), strict=True):
-        rows = member.rows
+        source = member.source
         alone = member.module[0]
         outcome = train(
             alone,
-            rows.x,
+            source.x,
             member.recipe,
-            generator=Generator().manual_seed(rows.seed),
-            validation=rows.validation,
+            generator=Generator().manual_seed(source.seed),
+            validation=member.held_out.x,
         )
         for p, q in zip(weights_of(alone), weights_of(result.module), strict=True):
             torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
@@ -104,12 +106,12 @@ def test_members_end_as_they_would_alone(recipe):
 def test_members_of_several_models_are_those_models():
     """Networks in one member train, stop and are kept as if each were a member of its own."""
     x = make_rows(100)
-    rows, D = RowSet(x, 0, validation=x[:30]), x.shape[1]
+    rows, D = (ShuffledRows(x, 0), Batch(x[:30])), x.shape[1]
     recipes = [QUICK.with_changes(learning_rate=rate, patience=2) for rate in (0.05, 0.5)]
     generator = Generator().manual_seed(0)
-    networks = FVBNModule(D, 4, GaussianMixture(2), generator=generator).to(rows.x).networks
-    together = Bank([Member(networks, recipe, rows) for recipe in recipes])
-    apart = Bank([Member(networks[d], recipe, rows) for recipe in recipes for d in range(D)])
+    networks = FVBNModule(D, 4, GaussianMixture(2), generator=generator).to(x).networks
+    together = Bank([Member(networks, recipe, *rows) for recipe in recipes])
+    apart = Bank([Member(networks[d], recipe, *rows) for recipe in recipes for d in range(D)])
     for bank in (together, apart):
         assert bank.advance()
     wanted = [(m, d) for m in range(2) for d in range(D)]
@@ -127,16 +129,17 @@ def test_members_of_several_models_are_those_models():
 
 def test_a_member_of_several_models_is_stopped_and_has_targets():
     rows = make_sets(1)[0]
-    D = rows.x.shape[1]
+    x = rows[0].x
+    D = x.shape[1]
     generator = Generator().manual_seed(0)
-    networks = FVBNModule(D, 4, GaussianMixture(2), generator=generator).to(rows.x).networks
-    bank = Bank([Member(networks, QUICK, rows), Member(networks[0], QUICK, rows)])
+    networks = FVBNModule(D, 4, GaussianMixture(2), generator=generator).to(x).networks
+    bank = Bank([Member(networks, QUICK, *rows), Member(networks[0], QUICK, *rows)])
     assert bank.advance(0.4)
     bank.stop([0])
     assert bank.advance()
     lengths = [len(t.history) for t in bank.results([(0, 0), (0, D - 1), (1, 0)])]
     assert lengths[0] == lengths[1] < lengths[2]
-    aimed = Bank([Member(networks, QUICK, RowSet(rows.x, 0), target=-1e9)])
+    aimed = Bank([Member(networks, QUICK, ShuffledRows(x, 0), target=-1e9)])
     assert aimed.advance()
     assert [len(t.history) for t in aimed.results([(0, d) for d in range(D)])] == [2] * D
 
@@ -146,8 +149,8 @@ def test_a_memory_budget_splits_a_bank_and_changes_nothing():
     members = [make_member(sets[i % 2], seed=i) for i in range(5)]
     size = sum(p.numel() * p.element_size() for p in members[0].module.parameters())
     whole, split = Bank(members), Bank(members, memory=17 * size)
-    assert len(whole._parts) == 1
-    assert sorted(len(part.at) for part in split._parts) == [1, 2, 2]
+    assert len(whole.parts) == 1
+    assert sorted(len(part.at) for part in split.parts) == [1, 2, 2]
     for bank in (whole, split):
         bank.advance()
     for one, other in zip(whole.results(), split.results(), strict=True):
@@ -171,10 +174,10 @@ def test_a_mad_member_changes_no_other_by_a_bit(kind, name):
             with torch.no_grad():
                 members[2].module.W.fill_(math.nan)
         elif mad:
-            sets[1].x.fill_(math.nan)
-            members[2] = Member(members[2].module, recipe, sets[1])
+            sets[1][0].x.fill_(math.nan)
+            members[2] = Member(members[2].module, recipe, *sets[1])
         else:
-            members[2] = Member(members[2].module, recipe, sets[1 if "rows" in kind else 0])
+            members[2] = Member(members[2].module, recipe, *sets[1 if "rows" in kind else 0])
         return finished(members)
 
     mad, sane = run(mad=True), run(mad=False)
@@ -190,16 +193,16 @@ def test_a_mad_member_changes_no_other_by_a_bit(kind, name):
 def test_a_packed_bank_goes_on_as_before():
     """Members that stop early leave; the others are not disturbed."""
     x = make_rows(100)
-    rows = RowSet(x, seed=0, validation=x)
+    rows = ShuffledRows(x, 0), Batch(x)
     hopeless = QUICK.with_changes(patience=2, epochs=12, learning_rate=1e-30)
     lively = QUICK.with_changes(patience=2, epochs=12, learning_rate=0.003)
     members = [make_member(rows, seed=i, recipe=hopeless) for i in range(6)]
     members += [make_member(rows, seed=i, recipe=lively) for i in range(6, 9)]
     bank = Bank(members)
     bank.advance()
-    run = bank._parts[0].run
+    run = bank.parts[0].run
     assert run.ids.tolist() == [6, 7, 8]
-    assert run.live.n_models == 3
+    assert run.live.module.n_models == 3
     results = bank.results()
     assert [len(r.history) - 1 for r in results[:6]] == [2] * 6
     assert all(len(r.history) - 1 > 2 for r in results[6:])
@@ -218,14 +221,14 @@ def test_stopping_members_by_hand():
 
 
 def test_targets_stop_each_member_on_its_own():
-    rows = RowSet(make_rows(200), seed=0)
+    rows = ShuffledRows(make_rows(200), 0), None
     recipe = QUICK.with_changes(epochs=20, learning_rate=0.01)
     free = finished([make_member(rows, recipe=recipe)])[0]
     with torch.no_grad():
-        start = make_member(rows).module.log_prob(rows.x).mean().item()
+        start = make_member(rows).module.log_prob(rows[0].x).mean().item()
     halfway = (start + free.train_at_best) / 2
     members = [
-        Member(make_member(rows).module, recipe, rows, target=target)
+        Member(make_member(rows).module, recipe, *rows, target=target)
         for target in (-math.inf, halfway, math.inf)
     ]
     lengths = [len(r.history) - 1 for r in finished(members)]
@@ -248,7 +251,7 @@ def test_a_bank_that_runs_out_of_memory_is_halved(monkeypatch):
     monkeypatch.setattr(RNADEModule, "weighted_log_likelihood", with_little_memory)
     bank = Bank(members)
     assert bank.advance()
-    assert [len(part.at) for part in bank._parts] == [2, 2]
+    assert [len(part.at) for part in bank.parts] == [2, 2]
     for one, other in zip(bank.results(), expected, strict=True):
         torch.testing.assert_close(weights_of(one.module), weights_of(other.module))
 
@@ -307,7 +310,7 @@ def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(tmp_path, name):
     Bank(members(), checkpoint=tmp_path / "c", checkpoint_every=0.0).advance(share=0.4)
     bank = Bank(members(), checkpoint=tmp_path / "c", checkpoint_every=0.0)
     seen = []
-    assert bank.advance(on_epoch=lambda bank: seen.append(bank._parts[0].run.epoch))
+    assert bank.advance(on_epoch=lambda bank: seen.append(bank.parts[0].run.epoch))
     assert seen[0] == 5  # not from the start
     for one, other in zip(bank.results(), whole, strict=True):
         assert_same(one, other)
@@ -327,19 +330,35 @@ def test_a_finished_checkpoint_ends_at_once(tmp_path):
     assert os.listdir(tmp_path) == before == ["bank-000.safetensors"]
 
 
-def _other_rows(rows):
-    return RowSet(rows.x + 1e-6, rows.seed, validation=rows.validation)
+def with_source(member, shift=0.0, seed=None, **options):
+    """The same member on rows that are a little different."""
+    old = member.source
+    source = ShuffledRows(old.x + shift, old.seed if seed is None else seed, **options)
+    return Member(member.module, member.recipe, source, member.held_out)
+
+
+def with_recipe(member, **changes):
+    return Member(
+        member.module, member.recipe.with_changes(**changes), member.source, member.held_out
+    )
+
+
+def remade(member, **options):
+    return make_member((member.source, member.held_out), **options)
 
 
 FOREIGN = {
-    "rows": lambda m: Member(m.module, m.recipe, _other_rows(m.rows)),
-    "rate": lambda m: Member(m.module, m.recipe.with_changes(learning_rate=0.1), m.rows),
-    "epochs": lambda m: Member(m.module, m.recipe.with_changes(epochs=99), m.rows),
-    "weights": lambda m: make_member(m.rows, seed=9),
-    "order": lambda m: make_member(m.rows, order=[1, 0]),
-    "activation": lambda m: make_member(m.rows, activation="sigmoid"),
-    "seed": lambda m: Member(
-        m.module, m.recipe, RowSet(m.rows.x, 99, validation=m.rows.validation)
+    "rows": lambda m: with_source(m, shift=1e-6),
+    "row weights": lambda m: with_source(m, weights=torch.full((len(m.source.x),), 0.5)),
+    "noise": lambda m: with_source(m, noise_width=torch.ones(2)),
+    "rate": lambda m: with_recipe(m, learning_rate=0.1),
+    "epochs": lambda m: with_recipe(m, epochs=99),
+    "weights": lambda m: remade(m, seed=9),
+    "order": lambda m: remade(m, order=[1, 0]),
+    "activation": lambda m: remade(m, activation="sigmoid"),
+    "seed": lambda m: with_source(m, seed=99),
+    "held-out rows": lambda m: Member(
+        m.module, m.recipe, m.source, Batch(m.held_out.x, torch.ones(40) + m.held_out.x[:, 0] ** 2)
     ),
 }
 
@@ -420,7 +439,7 @@ def test_ctrl_c_keeps_the_best_weights_so_far():
     bank = Bank([make_member(rows, recipe=recipe)])
 
     def press(bank):
-        if bank._parts[0].run.epoch == 3:
+        if bank.parts[0].run.epoch == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
     assert not bank.advance(on_epoch=press)
@@ -428,7 +447,7 @@ def test_ctrl_c_keeps_the_best_weights_so_far():
     result = bank.results()[0]
     assert len(result.history) == 4
     with torch.no_grad():
-        score = result.module.log_prob(rows.validation).mean().item()
+        score = result.module.log_prob(rows[1].x).mean().item()
     assert score == pytest.approx(result.best_score, abs=1e-5)
 
 

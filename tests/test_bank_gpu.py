@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.families import GaussianMixture, LaplaceMixture
 from rnade.nn import RNADEModule
-from rnade.training import PAPER, Bank, Member, Recipe, RowSet
+from rnade.training import PAPER, Bank, Member, Recipe, ShuffledRows
 from tests.test_training import make_rows
 
 pytestmark = [
@@ -24,10 +25,9 @@ RECIPES = {
 
 def trained(device, recipe, dtype, share=1.0, **options):
     sets = [
-        RowSet(
-            make_rows(100 + 7 * i, seed=i).to(device, dtype),
-            seed=i,
-            validation=make_rows(40, seed=9 + i).to(device, dtype),
+        (
+            ShuffledRows(make_rows(100 + 7 * i, seed=i).to(device, dtype), i),
+            Batch(make_rows(40, seed=9 + i).to(device, dtype)),
         )
         for i in range(2)
     ]
@@ -36,9 +36,9 @@ def trained(device, recipe, dtype, share=1.0, **options):
         family = (GaussianMixture if i % 2 else LaplaceMixture)(3)
         module = RNADEModule(2, 5, family, generator=Generator().manual_seed(i))
         module = module.to(device, dtype)
-        module.start_from(sets[0].x)
+        module.start_from(sets[0][0].x)
         rate = recipe.learning_rate / (1 + i)
-        members.append(Member(module, recipe.with_changes(learning_rate=rate), sets[i % 2]))
+        members.append(Member(module, recipe.with_changes(learning_rate=rate), *sets[i % 2]))
     bank = Bank(members, **options)
     assert bank.advance(share)
     return bank.results()

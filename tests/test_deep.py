@@ -13,14 +13,15 @@ import torch
 from torch import Generator
 
 from rnade import RNADE, RNADESearchCV, chunks, load
-from rnade.backends import gpu_update, reference, threads, vectorised
+from rnade.backends import reference, threads, vectorised
 from rnade.backends.gpu import api as gpu
 from rnade.backends.parameters import Parameters
 from rnade.backends.spec import Spec
 from rnade.batch import Batch
 from rnade.families import GaussianMixture
 from rnade.nn import EnsembleModule, FVBNModule, RNADEModule
-from rnade.training import MODERN, Bank, Member, RowSet, train
+from rnade.training import MODERN, Bank, Member, ShuffledRows, train
+from rnade.training.optim import gpu as gpu_update
 from tests.conftest import FAMILIES
 from tests.interpreter import assert_passes_under_the_interpreter
 from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
@@ -395,7 +396,7 @@ def test_training_fits_a_curve():
 
 def test_training_goes_on_from_a_checkpoint(tmp_path):
     x = torch.randn(60, 3, generator=Generator().manual_seed(0))
-    member = Member(make(), MODERN.with_changes(epochs=4), RowSet(x, seed=1))
+    member = Member(make(), MODERN.with_changes(epochs=4), ShuffledRows(x, 1))
     whole, killed, resumed = (
         Bank([member], checkpoint=tmp_path / name, checkpoint_every=0.0)
         for name in ("whole", "killed", "killed")

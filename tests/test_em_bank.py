@@ -6,8 +6,9 @@ import torch
 from sklearn.decomposition import FactorAnalysis
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.nn import MixtureOfFactorAnalyzersModule
-from rnade.training import EMSettings, RowSet, em_bank, fit_mixture
+from rnade.training import EMSettings, em_bank, fit_mixture
 from rnade.training.em_bank import fit_sizes
 from rnade.training.nested_starts import nested_starts, symmetric, upper_pairs
 from rnade.training.sized import Size
@@ -17,30 +18,29 @@ SIZES = [Size(1, 2), Size(3, 1), Size(3, 5), Size(6, 2)]
 PLAIN = EMSettings(max_iter=15, tol=0.0, patience=None)
 
 
-def make_sets(n_sets=2, held_out=True, weights=False):
-    """Sets of unequal length."""
-    sets = []
+def make_sets(n_sets=2, weights=False):
+    """Sets of unequal length for training, and such sets of held-out rows."""
+    sets, held_out = [], []
     for seed in range(n_sets):
         x = make_rows(seed, n=300 + 7 * seed)
-        generator = Generator().manual_seed(seed)
-        sets.append(
-            RowSet(
-                x[: 200 + seed],
-                seed,
-                weights=torch.rand(200 + seed, generator=generator) + 0.5 if weights else None,
-                validation=x[200 + seed :] if held_out else None,
-            )
-        )
-    return sets
+        n, generator = 200 + seed, Generator().manual_seed(seed)
+        w = torch.rand(len(x), generator=generator).double() + 0.5
+        sets.append(Batch(x[:n], w[:n] if weights else None))
+        held_out.append(Batch(x[n:], w[n:] if weights else None))
+    return sets, held_out
 
 
-def alone(rows, size, settings, **options):
+def fitted(sets, sizes, settings, floor_value=1e-6, **options):
+    """Mixtures of all sizes; the seed of a set is its number."""
+    least, seeds = floor(sets[0].x, floor_value), range(len(sets))
+    return fit_sizes(sets, sizes, settings, seeds=seeds, floor=least, **options)
+
+
+def alone(rows, held_out, seed, size, settings, **options):
     """The same mixture, by EM for one, from the same start."""
     x = rows.x
-    w = torch.ones(len(x)) if rows.weights is None else rows.weights
-    start = nested_starts(
-        x[None], (w / w.sum())[None].double(), [size.n_components], [rows.seed], floor(x, 1e-6)
-    )
+    w = torch.ones(len(x)).double() if rows.weights is None else rows.weights
+    start = nested_starts(x[None], w[None], [size.n_components], [seed], floor(x, 1e-6))
     module = MixtureOfFactorAnalyzersModule(x.shape[1], *size).double()
     module.set_components(*start)
     outcome = fit_mixture(
@@ -49,8 +49,9 @@ def alone(rows, size, settings, **options):
         settings,
         floor=floor(x, 1e-6),
         generator=Generator().manual_seed(0),
-        validation=rows.validation,
-        weights=None if rows.weights is None else rows.weights.double(),
+        validation=held_out.x,
+        validation_weights=held_out.weights,
+        weights=rows.weights,
         **options,
     )
     return module, outcome
@@ -61,24 +62,24 @@ def alone(rows, size, settings, **options):
 def test_each_mixture_is_as_if_fitted_alone(weights, chunk, monkeypatch):
     if chunk is not None:
         monkeypatch.setitem(em_bank.CHUNK_ELEMENTS, "cpu", chunk * 130)
-    sets = make_sets(weights=weights)
-    found = fit_sizes(sets, SIZES, PLAIN, floor=floor(sets[0].x, 1e-6))
-    for r, rows in enumerate(sets):
+    sets, held_out = make_sets(weights=weights)
+    found = fitted(sets, SIZES, PLAIN, held_out=held_out)
+    for r, (rows, left) in enumerate(zip(sets, held_out, strict=True)):
         for g, size in enumerate(SIZES):
-            module, outcome = alone(rows, size, PLAIN)
+            module, outcome = alone(rows, left, r, size, PLAIN)
             assert found.best_iterations[r, g] == outcome.best_epoch
             assert found.best_scores[r, g] == pytest.approx(outcome.best_score, abs=1e-6)
             assert found.train_at_best[r, g] == pytest.approx(outcome.train_at_best, abs=1e-6)
-            got = found.module(r, g).log_prob(rows.validation)
-            torch.testing.assert_close(got, module.log_prob(rows.validation), rtol=0, atol=1e-5)
+            got = found.module(r, g).log_prob(left.x)
+            torch.testing.assert_close(got, module.log_prob(left.x), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("settings", [EMSettings(60, tol=1e-2), EMSettings(60, 0.0, patience=3)])
 def test_each_mixture_stops_as_if_alone(settings):
     """Also after those that have stopped have left."""
-    sets = make_sets(1)
-    found = fit_sizes(sets, SIZES, settings, floor=floor(sets[0].x, 1e-6))
-    outcomes = [alone(sets[0], size, settings)[1] for size in SIZES]
+    sets, held_out = make_sets(1)
+    found = fitted(sets, SIZES, settings, held_out=held_out)
+    outcomes = [alone(sets[0], held_out[0], 0, size, settings)[1] for size in SIZES]
     assert found.best_iterations[0].tolist() == [outcome.best_epoch for outcome in outcomes]
     assert len({len(outcome.history) for outcome in outcomes}) > 1
     np.testing.assert_allclose(
@@ -87,10 +88,10 @@ def test_each_mixture_stops_as_if_alone(settings):
 
 
 def test_stops_at_its_target():
-    sets = make_sets(held_out=False)
-    full = fit_sizes(sets, SIZES, PLAIN, floor=floor(sets[0].x, 1e-6))
+    sets, _ = make_sets()
+    full = fitted(sets, SIZES, PLAIN)
     targets = full.best_scores - 0.05
-    found = fit_sizes(sets, SIZES, PLAIN, floor=floor(sets[0].x, 1e-6), targets=targets)
+    found = fitted(sets, SIZES, PLAIN, targets=targets)
     assert (found.best_scores >= targets).all()
     assert (found.best_iterations < full.best_iterations).all()
     assert (found.best_scores < full.best_scores).all()
@@ -101,7 +102,7 @@ def test_one_component_agrees_with_factor_analysis():
     X = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 6)) + 0.8 * rng.normal(size=(500, 6))
     x = torch.as_tensor(X - X.mean(0))
     settings = EMSettings(max_iter=3000, tol=1e-9, patience=None)
-    found = fit_sizes([RowSet(x, 0)], [Size(1, 3), Size(1, 1)], settings, floor=floor(x, 1e-8))
+    found = fitted([Batch(x)], [Size(1, 3), Size(1, 1)], settings, 1e-8)
     for g, q in enumerate((3, 1)):
         other = FactorAnalysis(q, svd_method="lapack", tol=1e-4, max_iter=5000).fit(x.numpy())
         assert found.best_scores[0, g] == pytest.approx(other.score(x.numpy()), abs=1e-3)
@@ -110,8 +111,8 @@ def test_one_component_agrees_with_factor_analysis():
 def test_more_components_than_rows_end_in_a_usable_mixture():
     x = make_rows(0, n=30, D=3)
     x[:10] = x[0]
-    rows = RowSet(x[:20], 0, validation=x[20:])
-    found = fit_sizes([rows], [Size(40, 2), Size(2, 3)], PLAIN, floor=floor(x, 1e-4))
+    sizes = [Size(40, 2), Size(2, 3)]
+    found = fitted([Batch(x[:20])], sizes, PLAIN, 1e-4, held_out=[Batch(x[20:])])
     for g in range(2):
         assert torch.isfinite(found.module(0, g).log_prob(x)).all()
 
@@ -121,7 +122,9 @@ def test_dead_components_are_revived():
     generator = Generator().manual_seed(0)
     x = torch.randn(400, 2, dtype=torch.float64, generator=generator)
     x[200:] += 20
-    search = em_bank._Search([RowSet(x, 0)], [Size(2, 1), Size(3, 2)], PLAIN, floor(x, 1e-6), None)
+    search = em_bank._Search(
+        [Batch(x)], [], [Size(2, 1), Size(3, 2)], PLAIN, [0], floor(x, 1e-6), None
+    )
     mu = search.now.mu.clone()
     mu[0, :2] = torch.tensor([[0.0, 0.0], [500.0, -500.0]])  # no row belongs to the second
     search.now = search.now._replace(mu=mu, psi=torch.full_like(search.now.psi, 0.5))
@@ -138,9 +141,8 @@ def test_dead_components_are_revived():
 
 
 def test_batches_are_refused():
-    sets = make_sets(1)
     with pytest.raises(ValueError, match="takes all rows at once; got a batch_size"):
-        fit_sizes(sets, SIZES, EMSettings(batch_size=10), floor=floor(sets[0].x, 1e-6))
+        fitted(make_sets(1)[0], SIZES, EMSettings(batch_size=10))
 
 
 # ------------------------------------------------------------------ starts

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator
 
-from rnade.backends import gpu_update, vectorised
+from rnade.backends import vectorised
 from rnade.backends.gpu import api as gpu
 from rnade.backends.gpu import bank_launch as bank
 from rnade.backends.gpu import tiling
@@ -15,9 +15,9 @@ from rnade.backends.parameters import Parameters
 from rnade.backends.spec import Spec
 from rnade.batch import Batch
 from rnade.families import GaussianMixture, LaplaceMixture
-from rnade.training import ledger, optimisers
-from rnade.training.ledger import Ledger
-from rnade.training.optimisers import Adam, Sgd, Step
+from rnade.training.optim import Optimiser, plain
+from rnade.training.optim import gpu as gpu_update
+from rnade.training.optim.forms import Counts, Rule, Step, kernels_for
 from tests.conftest import FAMILIES
 from tests.interpreter import assert_passes_under_the_interpreter
 from tests.test_gpu import (
@@ -221,47 +221,34 @@ def test_bank_gradient_of_a_gradient_is_refused(launches):
 # ------------------------------------------------------------------------------- updates
 
 
-@pytest.fixture
-def plain_too(monkeypatch):
-    """Run something twice: with the kernels, and with plain torch."""
-
-    def both(function):
-        counted = []
-        update = gpu_update.update
-        monkeypatch.setattr(
-            gpu_update, "update", lambda *a, **k: (counted.append(a), update(*a, **k))
-        )
-        got = function()
-        assert counted
-        monkeypatch.setattr(optimisers, "fused_updates", lambda parameters: None)
-        return got, function()
-
-    return both
-
-
-RULES = {
-    "adam": lambda p, decays, means: Adam(p, decays, means),
-    "sgd": lambda p, decays, means: Sgd(p, decays, averages=means, momentum=None),
-    "momentum": lambda p, decays, means: Sgd(
-        p, decays, averages=means, momentum=torch.tensor([0.9, 0.5], device=DEVICE)
-    ),
-}
+def assert_kernels_agree(function):
+    """Hold what the kernels give against what plain torch gives."""
+    torch.testing.assert_close(
+        function(gpu_update), function(plain), rtol=1e-5, atol=1e-6, equal_nan=True
+    )
 
 
 @needs_kernels
 @pytest.mark.parametrize("averaged", [False, True])
-@pytest.mark.parametrize("rule", RULES)
-def test_update_of_a_bank_is_the_plain_one(rule, averaged, plain_too):
+@pytest.mark.parametrize("name", ["adam", "sgd", "momentum"])
+def test_update_of_a_bank_is_the_plain_one(name, averaged):
     """Sizes past a block; gradients whose models are apart; two updates, the second partly bad."""
     shapes = [(2, 3, 700), (2, 5), (2, 2)]
 
-    def updated():
+    def updated(kernels):
         generator = Generator().manual_seed(0)
         p = [torch.randn(s, generator=generator).to(DEVICE) for s in shapes]
+        state = [
+            [torch.zeros_like(t) for t in p] for _ in range({"sgd": 0, "adam": 2}.get(name, 1))
+        ]
+        decay, momentum, rate, scale = torch.tensor(
+            [[0.01, 0.5], [0.9, 0.5], [0.1, 0.2], [0.5, 2.0]], device=DEVICE
+        )
         means = [t.clone() for t in p] if averaged else []
-        decay = torch.tensor([0.01, 0.5], device=DEVICE)
-        optimiser = RULES[rule](p, [decay, None, decay], means)
-        optimiser.start_epoch(2)
+        rule = Rule(name, p, [decay, None, decay], means, *state)
+        if name == "momentum":
+            rule = rule._replace(momentum=momentum)
+        moved = [*p, *rule.first, *rule.second]
         for number in (1, 2):
             flat = torch.randn(2, 2107, generator=generator).to(DEVICE)
             cut = flat.split([2100, 5, 2], 1)
@@ -269,47 +256,47 @@ def test_update_of_a_bank_is_the_plain_one(rule, averaged, plain_too):
             usable = torch.tensor([True, number == 1], device=DEVICE)
             if number == 2:
                 flat[1, 7] = torch.nan
-                bad = [t[1].clone() for t in (*p, *optimiser.state())]
-            rate, scale = (torch.tensor(t, device=DEVICE) for t in ([0.1, 0.2], [0.5, 2.0]))
-            unbias = torch.tensor(Adam.unbias(number), device=DEVICE)
+                bad = [t[1].clone() for t in moved]
+            unbias = torch.tensor(Optimiser.unbias(number), device=DEVICE)
             forget = torch.tensor(0.3, device=DEVICE)
-            optimiser.step(gradients, Step(rate, scale, usable, unbias, forget))
-        for t, before in zip((*p, *optimiser.state()), bad, strict=True):
+            kernels.update(rule, gradients, Step(rate, scale, usable, unbias, forget))
+        for t, before in zip(moved, bad, strict=True):
             assert torch.equal(t[1], before)
-        return [*p, *optimiser.state(), *means]
+        return [*moved, *means]
 
-    got, expected = plain_too(updated)
-    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+    assert_kernels_agree(updated)
 
 
 @needs_kernels
 @pytest.mark.parametrize("clip_norm", [None, 1.0])
-def test_update_is_judged_as_by_plain_torch(clip_norm, monkeypatch):
+def test_update_is_judged_as_by_plain_torch(clip_norm):
     generator = Generator().manual_seed(0)
-    parameters = [torch.zeros(5, 3000, device=DEVICE), torch.zeros(5, 2, 2, device=DEVICE)]
 
-    def judged():
-        book = Ledger(parameters)
-        book.active[4] = False
+    def judged(kernels):
+        counts = Counts.start(torch.zeros(5, 3000, device=DEVICE))
+        counts.active[4] = False
         told = []
         for _ in range(2):
             generator.manual_seed(1)
-            g = [torch.randn(p.shape, generator=generator).to(DEVICE) for p in parameters]
+            g = [torch.randn(s, generator=generator).to(DEVICE) for s in ((5, 3000), (5, 2, 2))]
             g[0] *= torch.tensor([1e-6, 1, 1, 1, 1], device=DEVICE)[:, None]
             g[1] *= torch.tensor([1e-6, 1, 1, 1, 1], device=DEVICE)[:, None, None]
             g[0][2, 2999] = torch.inf
             loss = torch.tensor([1.0, 2.0, 3.0, torch.nan, 5.0], device=DEVICE)
-            scale, usable = book.judge(g, loss, clip_norm)
+            scale, usable = kernels.judge(g, loss, counts, clip_norm)
             told += [torch.where(usable, scale, 0.0), usable]
-        return [*told, book.skipped, book.in_a_row, book.log_likelihood, book.counted]
+        return [*told, *counts]
 
-    got = judged()
-    assert got[1].tolist() == [True, True, False, False, False]
-    monkeypatch.setattr(ledger, "fused_updates", lambda parameters: None)
-    torch.testing.assert_close(got, judged())
+    assert judged(gpu_update)[1].tolist() == [True, True, False, False, False]
+    assert_kernels_agree(judged)
 
 
 def test_update_kernels_serve_no_doubles_and_few_parameters():
     assert not gpu_update.serves([torch.zeros(2, 2, dtype=torch.float64)])
     assert not gpu_update.serves([torch.zeros(2, 2)] * 8)
     assert gpu_update.serves([torch.zeros(2, 2)]) == (HAS_TRITON and INTERPRETING)
+
+
+@needs_kernels
+def test_training_is_given_the_kernels():
+    assert kernels_for([torch.zeros(2, 2, device=DEVICE)]) is gpu_update

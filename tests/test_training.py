@@ -11,10 +11,9 @@ from torch import Generator
 from rnade.exceptions import TrainingDivergedError
 from rnade.families import GaussianMixture
 from rnade.nn import RNADEModule
-from rnade.training import MODERN, PAPER, FreshRows, Recipe, make_recipe, minibatches, train
+from rnade.training import MODERN, PAPER, FreshRows, Recipe, make_recipe, sources, train
 from rnade.training.checkpoint import Checkpoint
-from rnade.training.ledger import gradient_norms
-from rnade.training.optimisers import Adam, Sgd, Step
+from rnade.training.optim import Optimiser
 
 
 def make_rows(n=400, seed=0):
@@ -41,12 +40,16 @@ def make_model(rows, seed=0, n_models=1, **options):
 QUICK = Recipe(epochs=15, batches_per_epoch=20, batch_size=50, patience=None)
 
 
-def make_step(rates, update=1, usable=None):
-    """An update at these rates, unclipped."""
+def make_step(rates, update=1):
+    """What an update at these rates is told besides the gradients."""
     rate = torch.tensor(rates).double()
-    usable = torch.ones(len(rates), dtype=torch.bool) if usable is None else usable
-    unbias = torch.tensor(Adam.unbias(update))
-    return Step(rate, torch.ones_like(rate), usable, unbias, torch.tensor(0.1))
+    unbias = torch.tensor(Optimiser.unbias(update))
+    return {
+        "loss": torch.zeros_like(rate),
+        "rate": rate,
+        "unbias": unbias,
+        "forget": torch.tensor(0.1),
+    }
 
 
 @pytest.mark.parametrize(
@@ -100,11 +103,11 @@ def test_adam_agrees_with_torch():
     generator = Generator().manual_seed(0)
     ours = torch.randn(1, 4, 3, generator=generator, dtype=torch.float64)
     theirs = torch.nn.Parameter(ours[0].clone())
-    optimiser = Adam([ours], [torch.tensor([0.1]).double()])
+    optimiser = Optimiser("adam", [ours], [torch.tensor([0.1]).double()])
     oracle = torch.optim.AdamW([theirs], lr=0.05, betas=(0.9, 0.99), weight_decay=0.1)
     for update in range(1, 6):
         g = torch.randn(1, 4, 3, generator=generator, dtype=torch.float64)
-        optimiser.step([g], make_step([0.05], update))
+        optimiser.step([g], **make_step([0.05], update))
         theirs.grad = g[0].clone()
         oracle.step()
     torch.testing.assert_close(ours[0], theirs.detach(), rtol=1e-6, atol=1e-7)
@@ -115,26 +118,26 @@ def test_sgd_agrees_with_torch_and_momentum_starts_in_the_second_epoch():
     ours = torch.randn(1, 4, generator=generator, dtype=torch.float64)
     theirs = torch.nn.Parameter(ours[0].clone())
     decay, momentum = torch.tensor([0.2]).double(), torch.tensor([0.9]).double()
-    optimiser = Sgd([ours], [decay], momentum=momentum)
+    optimiser = Optimiser("sgd", [ours], [decay], momentum=momentum)
     for epoch, momentum in ((1, 0.0), (2, 0.9)):
         optimiser.start_epoch(epoch)
         # Its own velocity starts at 0 in epoch 2, while ours holds the last plain step; so let
         # torch see that step too.
         oracle = torch.optim.SGD([theirs], lr=0.1, momentum=momentum, weight_decay=0.2)
         if epoch == 2:
-            oracle.state[theirs]["momentum_buffer"] = -optimiser._velocity[0][0] / 0.1
+            oracle.state[theirs]["momentum_buffer"] = -optimiser.state()[0][0] / 0.1
         for _ in range(3):
             g = torch.randn(1, 4, generator=generator, dtype=torch.float64)
-            optimiser.step([g], make_step([0.1]))
+            optimiser.step([g], **make_step([0.1]))
             theirs.grad = g[0].clone()
             oracle.step()
         torch.testing.assert_close(ours[0], theirs.detach(), rtol=1e-6, atol=1e-8)
 
 
 MAKE_OPTIMISER = {
-    "adam": lambda p: Adam(p, [None]),
-    "sgd": lambda p: Sgd(p, [None], momentum=None),
-    "momentum": lambda p: Sgd(p, [None], momentum=torch.full((2,), 0.9).double()),
+    "adam": lambda p: Optimiser("adam", p, [None]),
+    "sgd": lambda p: Optimiser("sgd", p, [None]),
+    "momentum": lambda p: Optimiser("sgd", p, [None], momentum=torch.full((2,), 0.9).double()),
 }
 
 
@@ -147,8 +150,7 @@ def test_a_bad_member_is_left_alone_and_the_others_never_notice(make):
         places = []
         for first in (1.0, 1.0, third_gradient):
             g = torch.tensor([[first] * 3, [1.0, -2.0, 0.5]], dtype=torch.float64)
-            usable = torch.isfinite(gradient_norms([g]))
-            optimiser.step([g], make_step([0.1, 0.1], len(places) + 1, usable))
+            optimiser.step([g], **make_step([0.1, 0.1], len(places) + 1))
             places.append(p.clone())
         return places
 
@@ -341,21 +343,21 @@ class Normals:
 @pytest.mark.parametrize("ahead", [1, 700])
 def test_fresh_rows_go_on_where_they_were(ahead, monkeypatch):
     """All minibatches differ; a source put back to an earlier state draws what came after it."""
-    monkeypatch.setitem(minibatches.DRAWN_AHEAD, "cpu", ahead)
+    monkeypatch.setitem(sources.DRAWN_AHEAD, "cpu", ahead)
 
     def make():
         return FreshRows(Normals([1.0, 2.0]), Generator().manual_seed(3), n_known=5)
 
     source = make()
-    first, weights = source.draw(4, 50)
+    first, *rest = source.draw(4, 50)
     assert first.shape == (4, 50, 2)
-    assert (weights == 1).all()
+    assert rest == [None, None, None]
     kept = {name: t.clone() for name, t in source.state().items()}
     later = torch.cat([source.draw(3, 50)[0] for _ in range(6)])
     drawn = torch.cat([first, later]).flatten(0, 1)
     assert len(torch.unique(drawn, dim=0)) == len(drawn)
     again = make()
-    assert torch.equal(again.contents()["known"], source.contents()["known"])
+    assert torch.equal(again.known().x, source.known().x)
     again.restore(kept)
     assert torch.equal(torch.cat([again.draw(3, 50)[0] for _ in range(6)]), later)
 

@@ -1,5 +1,6 @@
 """Rows on their way from a source to a kernel."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -36,3 +37,7 @@ class Batch(NamedTuple):
     def filled(self) -> Tensor:
         """The values, with 0 in cells that are not observed: there they add nothing to a."""
         return self.x if self.seen is None else torch.where(self.seen, self.x, 0.0)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """Give a batch with every tensor that is there changed in the same way."""
+        return Batch(change(self.x), *[None if t is None else change(t) for t in self[1:]])

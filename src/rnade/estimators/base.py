@@ -10,6 +10,7 @@ import torch
 from sklearn.base import clone
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.columns import Resolution
 from rnade.estimators.density import AbstractDensityEstimator, Rows
 from rnade.estimators.parameters import TrainingParameters, estimator
@@ -21,7 +22,7 @@ from rnade.training import (
     Member,
     Outcome,
     Recipe,
-    RowSet,
+    ShuffledRows,
     Trained,
     diverged_error,
     make_recipe,
@@ -195,7 +196,7 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
     ) -> list[Member]:
         """Make the models of a plan ready for a bank; those of one fold share minibatches."""
         x = training.x
-        sets: dict[Any, RowSet] = {}
+        sets: dict[Any, tuple[ShuffledRows, Batch | None]] = {}
         members = []
         for i, planned in enumerate(plan):
             other = self._changed(planned.changes)
@@ -210,9 +211,9 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
             key = planned.fold, None if width is None else width.tobytes()
             if key not in sets:
                 fold = None if held_out is None else planned.fold
-                sets[key] = _row_set(training, held_out, seed, fold, width)
+                sets[key] = _split_rows(training, held_out, seed, fold, width)
             target = None if targets is None else targets[i]
-            members.append(Member(module, recipe, sets[key], target))
+            members.append(Member(module, recipe, *sets[key], target))
         return members
 
     def _floors(self, resolution: Resolution) -> Array:
@@ -240,9 +241,9 @@ def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:
         )
 
 
-def _row_set(
+def _split_rows(
     training: Rows, held_out: Rows | None, seed: int, fold: int | None, width: Array | None
-) -> RowSet:
+) -> tuple[ShuffledRows, Batch | None]:
     """Rows to train on and rows that stop training: those held out, or a fold of the former."""
     x, weights = training.x, training.weights
     validation = None if held_out is None else held_out.x
@@ -254,14 +255,9 @@ def _row_set(
         x, validation = x[~here], x[here]
         if weights is not None:
             weights, validation_weights = weights[~here], weights[here]
-    return RowSet(
-        x,
-        seed + (fold or 0),
-        weights=weights,
-        validation=validation,
-        validation_weights=validation_weights,
-        noise_width=None if width is None else torch.as_tensor(width).to(x),
-    )
+    noise_width = None if width is None else torch.as_tensor(width).to(x)
+    source = ShuffledRows(x, seed + (fold or 0), weights=weights, noise_width=noise_width)
+    return source, None if validation is None else Batch(validation, validation_weights)
 
 
 def _described(planned: Planned, result: Trained) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import torch
 from sklearn.model_selection import ParameterGrid
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import AbstractTrainedEstimator, raise_if_diverged
 from rnade.estimators.density import Rows
@@ -24,7 +25,7 @@ from rnade.training import (
     Member,
     Outcome,
     Recipe,
-    RowSet,
+    ShuffledRows,
     Trained,
 )
 
@@ -157,15 +158,10 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
         x, first = training.x, held_out is not None
         order = make_order(self.order, 1, x.shape[1], Generator().manual_seed(seed))[0]
         width = noise_width(self.dequantize, self.resolution_, self.standardiser_)
-        rows = RowSet(
-            x,
-            seed,
-            weights=training.weights,
-            validation=None if held_out is None else held_out.x,
-            validation_weights=None if held_out is None else held_out.weights,
-            noise_width=None if width is None else torch.as_tensor(width).to(x),
-        )
-        starts = _Starts(self, rows, order)
+        noise = None if width is None else torch.as_tensor(width).to(x)
+        source = ShuffledRows(x, seed, weights=training.weights, noise_width=noise)
+        left = None if held_out is None else Batch(held_out.x, held_out.weights)
+        starts = _Starts(self, source, left, order)
         if first:
             settings = self._candidates()
             members = [starts.member(setting) for setting in settings]
@@ -199,8 +195,11 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
 class _Starts:
     """Members of a bank, of which those of one size start alike."""
 
-    def __init__(self, estimator: FVBN, rows: RowSet, order: torch.Tensor) -> None:
-        self.estimator, self.rows, self.order = estimator, rows, order
+    def __init__(
+        self, estimator: FVBN, source: ShuffledRows, held_out: Batch | None, order: torch.Tensor
+    ) -> None:
+        self.estimator, self.order = estimator, order
+        self.source, self.held_out = source, held_out
         self.modules: dict[tuple[int, int], FVBNModule] = {}
 
     def member(
@@ -214,10 +213,11 @@ class _Starts:
         if size not in self.modules:
             self.modules[size] = self._start(*size, recipe)
         networks = self.modules[size].networks
-        return Member(networks if column is None else networks[column], recipe, self.rows, target)
+        module = networks if column is None else networks[column]
+        return Member(module, recipe, self.source, self.held_out, target)
 
     def _start(self, n_hidden: int, n_components: int, recipe: Recipe) -> FVBNModule:
-        own, x = self.estimator, self.rows.x
+        own, x = self.estimator, self.source.x
         assert own.resolution_ is not None
         module = FVBNModule(
             x.shape[1],
@@ -225,10 +225,10 @@ class _Starts:
             make_family(own.family, n_components),
             activation=own.activation,
             order=self.order,
-            generator=Generator().manual_seed(self.rows.seed),
+            generator=Generator().manual_seed(self.source.seed),
             weight_scale=recipe.weight_scale,
         ).to(x.device, x.dtype)
-        module.start_from(x, weights=self.rows.weights, spread=recipe.spread)
+        module.start_from(x, weights=self.source.known().weights, spread=recipe.spread)
         floors = scale_floors(own.sigma_floor, own.resolution_, own.standardiser_)
         module.set_floor(torch.as_tensor(floors))
         return module

@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
+from rnade.batch import Batch
 from rnade.estimators.density import Rows
 from rnade.estimators.mixtures import MOST_COMPONENTS, AbstractMixtureEstimator, even_numbers
 from rnade.estimators.parameters import estimator
 from rnade.nn import AbstractGaussianMixture, MixtureOfFactorAnalyzersModule
 from rnade.progress import training_bar
-from rnade.training import Outcome, RowSet
+from rnade.training import Outcome
 from rnade.training.em_bank import fit_sizes
 from rnade.training.sized import Size
 
@@ -85,17 +86,19 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
         sizes = [Size(**candidate) for candidate in candidates]
         for size in sizes:  # raises on sizes that cannot be
             self._make_module(x.shape[1], size._asdict())
-        rows = RowSet(
-            x,
-            seed,
-            weights=training.weights,
-            validation=held_out.x,
-            validation_weights=held_out.weights,
-        )
+        rows, left = (Batch(part.x, part.weights) for part in (training, held_out))
         settings = self._settings()
         what = f"{len(sizes)} sizes"
         with training_bar(what, settings.max_iter, shown=self.verbose > 0) as on_epoch:
-            found = fit_sizes([rows], sizes, settings, floor=floor, on_epoch=on_epoch)
+            found = fit_sizes(
+                [rows],
+                sizes,
+                settings,
+                seeds=[seed],
+                held_out=[left],
+                floor=floor,
+                on_epoch=on_epoch,
+            )
         for g in range(len(sizes)):
             yield found.module(0, g), found.outcome(0, g)
 

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.columns import Resolution
 from rnade.families import make_family
 from rnade.nn import RNADEModule
@@ -23,7 +24,7 @@ from rnade.reproduce.repeats import has_twin
 from rnade.reproduce.stacking import PRIOR_ROWS, stacked, stacking_weights
 from rnade.reproduce.statistics import log_mean_density
 from rnade.reproduce.uci_folds import Fitted, FoldRows
-from rnade.training import MODERN, Member, RowSet, Trained
+from rnade.training import MODERN, Member, ShuffledRows, Trained
 from rnade.typing import Array
 
 # Parts of the training rows: of each setting, a model for each part is stopped early by it.
@@ -208,7 +209,7 @@ def members_of(
     floor = torch.as_tensor(Resolution.measure(parts.rows).floors(np.ones(x.shape[1])))
     part_of = torch.as_tensor(parts.of_row).to(device)
     sets = [
-        RowSet(x[part_of != part], 100 * parts.number + part, validation=x[part_of == part])
+        (ShuffledRows(x[part_of != part], 100 * parts.number + part), Batch(x[part_of == part]))
         for part in range(N_PARTS)
     ]
     made = []
@@ -223,7 +224,7 @@ def members_of(
         ).to(device)
         module.start_from(x, spread=recipe.spread)
         module.set_floor(floor)
-        made.append(Member(module, recipe, sets[part]))
+        made.append(Member(module, recipe, *sets[part]))
     return made
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from rnade.batch import Batch
 from rnade.families import GaussianMixture
 from rnade.nn import RNADEModule
 from rnade.nn.bank import AbstractTrainable
 from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.reproduce.variant_families import any_family
-from rnade.training import PAPER, PAPER_GRID, Member, Recipe, RowSet, Trained
+from rnade.training import PAPER, PAPER_GRID, Member, Recipe, ShuffledRows, Trained
 from rnade.typing import Array
 
 # The paper's grid, section 4.1: 96 settings.
@@ -174,7 +175,7 @@ def retrained(
             family,
             protocol.grid[c],
             recipe,
-            RowSet(_tensor(fold.all_training, device), fold.number),
+            ShuffledRows(_tensor(fold.all_training, device), fold.number),
             target=found.trials[c].train_at_best,
         )
         for fold, found, c in zip(folds, searched, chosen, strict=True)
@@ -212,16 +213,15 @@ def paper_members(
 ) -> list[Member]:
     """Give the models of the grid in all folds, setting by setting."""
     sets = [
-        RowSet(
-            _tensor(f.train, device),
-            f.number,
-            validation=_tensor(f.validation, device) if protocol.early_stopping else None,
+        (
+            ShuffledRows(_tensor(f.train, device), f.number),
+            Batch(_tensor(f.validation, device)) if protocol.early_stopping else None,
         )
         for f in folds
     ]
     recipe = protocol.paper_recipe(family)
     return [
-        _member(protocol, family, setting, recipe, rows)
+        _member(protocol, family, setting, recipe, *rows)
         for setting in protocol.grid
         for rows in sets
     ]
@@ -250,26 +250,27 @@ def _member(
     family: str,
     setting: Setting,
     recipe: Recipe,
-    rows: RowSet,
+    source: ShuffledRows,
+    held_out: Batch | None = None,
     target: float | None = None,
 ) -> Member:
-    K, rate, decay = setting
+    x, (K, rate, decay) = source.x, setting
     module = _MODULES[protocol.decayed](
-        rows.x.shape[1],
+        x.shape[1],
         N_HIDDEN,
         any_family(family, K),
         activation=protocol.activation,
         order=protocol.order,
         weight_scale=recipe.weight_scale,
-        generator=Generator().manual_seed(rows.seed),
-    ).to(rows.x.device)
-    module.start_from(rows.x, spread=recipe.spread)
+        generator=Generator().manual_seed(source.seed),
+    ).to(x.device)
+    module.start_from(x, spread=recipe.spread)
     if protocol.broad_start:
         module.b.data[..., 2 * K :].exp_()
     if protocol.sigma_floor:
-        module.set_floor(torch.full((rows.x.shape[1],), protocol.sigma_floor))
+        module.set_floor(torch.full((x.shape[1],), protocol.sigma_floor))
     own = recipe.with_changes(learning_rate=rate, weight_decay=decay)
-    return Member(module, own, rows, target)
+    return Member(module, own, source, held_out, target)
 
 
 class _WithBias(RNADEModule):

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from rnade.batch import Batch
 from rnade.families import make_family
 from rnade.nn import AbstractDensity, MixtureOfGaussiansModule, RNADEModule
 from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.residuals import Residuals
 from rnade.reproduce.speech_data import FoldWindows
 from rnade.reproduce.statistics import log_mean_density
-from rnade.training import EMSettings, Member, Recipe, RowSet, Trained, fit_mixture
+from rnade.training import EMSettings, Member, Recipe, ShuffledRows, Trained, fit_mixture
 from rnade.training.starts import starting_components
 from rnade.typing import Array
 
@@ -193,7 +194,7 @@ def _members(settings: Settings, fold: FoldWindows) -> tuple[list[Member], list[
         module = make_module(settings, D, Generator().manual_seed(seed), order).to(train.device)
         assert isinstance(module, RNADEModule)
         module.start_from(train, spread=recipe.spread)
-        members.append(Member(module, recipe, RowSet(train, seed, validation=validation)))
+        members.append(Member(module, recipe, ShuffledRows(train, seed), Batch(validation)))
     return members, all_residuals
 
 

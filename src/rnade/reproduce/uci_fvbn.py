@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.families import GaussianMixture
 from rnade.nn import FVBNModule
 from rnade.reproduce.banks import trained_bank
 from rnade.reproduce.paper_protocol import GRID, N_HIDDEN, finished, retrained_epochs
 from rnade.reproduce.uci_folds import Fitted, FoldRows
-from rnade.training import PAPER, PAPER_GRID, Member, RowSet, Trained
+from rnade.training import PAPER, PAPER_GRID, Member, ShuffledRows, Trained
 from rnade.typing import Array
 
 SETTINGS: dict[str, Any] = {
@@ -39,13 +40,14 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
     def tensor(rows: Array) -> torch.Tensor:
         return torch.as_tensor(rows, dtype=torch.float32).to(device)
 
-    sets = [RowSet(tensor(f.train), f.number, validation=tensor(f.validation)) for f in folds]
-    starts = [_starts(rows) for rows in sets]
+    sources = [ShuffledRows(tensor(f.train), f.number) for f in folds]
+    held_out = [Batch(tensor(f.validation)) for f in folds]
+    starts = [_starts(source) for source in sources]
     # Setting by setting, and within a setting fold by fold.
     members = [
-        Member(start[K].networks, own, rows)
+        Member(start[K].networks, own, source, left)
         for (K, _, _), own in zip(grid, recipes, strict=True)
-        for rows, start in zip(sets, starts, strict=True)
+        for start, source, left in zip(starts, sources, held_out, strict=True)
     ]
     searched = trained_bank(members)
     n = len(folds)
@@ -54,11 +56,11 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
 
     members = []
     for fold, pairs, found in zip(folds, places, chosen, strict=True):
-        rows = RowSet(tensor(fold.all_training), fold.number)
-        start = _starts(rows)
+        source = ShuffledRows(tensor(fold.all_training), fold.number)
+        start = _starts(source)
         for (m, d), network in zip(pairs, found, strict=True):
             networks, own = start[grid[m // n][0]].networks, recipes[m // n]
-            members.append(Member(networks[d], own, rows, network.train_at_best))
+            members.append(Member(networks[d], own, source, target=network.train_at_best))
     final = _by_fold(trained_bank(members).results(), n)
 
     for fold, pairs, found, again in zip(folds, places, chosen, final, strict=True):
@@ -80,18 +82,18 @@ def fit_fvbn(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> It
         yield Fitted(_scores(last, fold.test), details)
 
 
-def _starts(rows: RowSet) -> dict[int, FVBNModule]:
+def _starts(source: ShuffledRows) -> dict[int, FVBNModule]:
     """Untrained models by their number of components; settings that share it start alike."""
     started = {}
     for K in PAPER_GRID["n_components"]:
         module = FVBNModule(
-            rows.x.shape[1],
+            source.x.shape[1],
             N_HIDDEN,
             GaussianMixture(K),
             weight_scale=PAPER.weight_scale,
-            generator=Generator().manual_seed(rows.seed),
-        ).to(rows.x.device)
-        module.start_from(rows.x, spread=PAPER.spread)
+            generator=Generator().manual_seed(source.seed),
+        ).to(source.x.device)
+        module.start_from(source.x, spread=PAPER.spread)
         started[K] = module
     return started
 

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rnade.batch import Batch
 from rnade.reproduce.uci_folds import Fitted, FoldRows
-from rnade.training import EMSettings, RowSet
+from rnade.training import EMSettings
 from rnade.training.em_bank import fit_sizes
 from rnade.training.sized import Size, Sized
 
@@ -60,17 +61,28 @@ def _fitted(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> Ite
     def tensor(rows: Any) -> Tensor:
         return torch.as_tensor(rows, dtype=torch.float64).to(device)
 
-    sets = [RowSet(tensor(f.train), f.number, validation=tensor(f.validation)) for f in folds]
-    searched = fit_sizes(sets, sizes, search, floor=floor)
+    seeds = [f.number for f in folds]
+    searched = fit_sizes(
+        [Batch(tensor(f.train)) for f in folds],
+        sizes,
+        search,
+        seeds=seeds,
+        held_out=[Batch(tensor(f.validation)) for f in folds],
+        floor=floor,
+    )
     chosen = searched.best_scores.argmax(1).tolist()
     # Every chosen size is fitted in every fold, and stops at once where it is not wanted.
     unique = sorted(set(chosen))
     targets = torch.full((len(folds), len(unique)), -torch.inf, dtype=torch.float64)
     for k, g in enumerate(chosen):
         targets[k, unique.index(g)] = searched.train_at_best[k, g]
-    everything = [RowSet(tensor(f.all_training), f.number) for f in folds]
     again = fit_sizes(
-        everything, [sizes[g] for g in unique], final, floor=floor, targets=targets.to(device)
+        [Batch(tensor(f.all_training)) for f in folds],
+        [sizes[g] for g in unique],
+        final,
+        seeds=seeds,
+        floor=floor,
+        targets=targets.to(device),
     )
     for k, (fold, g) in enumerate(zip(folds, chosen, strict=True)):
         last = unique.index(g)

@@ -1,11 +1,12 @@
 """Training: recipes, updates, the gradient loop, banks trained as one program; EM for mixtures."""
 
-from rnade.training.bank import Bank, Member, RowSet, Trained
+from rnade.training.bank import Bank
 from rnade.training.em import PAPER_EM, EMSettings, fit_mixture
-from rnade.training.minibatches import AbstractMinibatches, FreshRows, RowSource
+from rnade.training.member import Member, Trained
 from rnade.training.recipe import MODERN, PAPER, PAPER_GRID, Recipe, make_recipe
 from rnade.training.run import HistoryRow
 from rnade.training.sgd import Outcome, diverged_error, train
+from rnade.training.sources import AbstractMinibatches, FreshRows, RowSource, ShuffledRows
 
 __all__ = [
     "MODERN",
@@ -20,8 +21,8 @@ __all__ = [
     "Member",
     "Outcome",
     "Recipe",
-    "RowSet",
     "RowSource",
+    "ShuffledRows",
     "Trained",
     "diverged_error",
     "fit_mixture",

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import torch
 
+from rnade.batch import Batch
 from rnade.exceptions import CheckpointError, ModelFileError
 from rnade.serialisation import read_model, write_model
 from rnade.training.run import Run
 
 KIND = "checkpoint"
+# Of what a checkpoint holds; another version of rnade may have another.
+LAYOUT = 2
 
 
 def fingerprint(run: Run) -> str:
@@ -27,9 +30,9 @@ def fingerprint(run: Run) -> str:
     for i, source in enumerate(run.sources):
         tensors |= {f"rows.{i}.{name}": t for name, t in source.contents().items()}
     for name in ("training", "validation"):
-        rows = getattr(run, name)
-        if rows is not None:
-            tensors |= {f"{name}.x": rows.x, f"{name}.weights": rows.weights}
+        for part, t in zip(Batch._fields, getattr(run, name) or (), strict=False):
+            if t is not None:
+                tensors[f"{name}.{part}"] = t
     tensors |= dict(run.module.named_buffers())
     tensors["source_of"] = run.source_of
     recipes = [dataclasses.asdict(recipe) for recipe in run.recipes]
@@ -74,6 +77,11 @@ class Checkpoint:
             raise CheckpointError(f"The checkpoint cannot be used: {error} {advice}") from error
         if settings.get("kind") != KIND:
             raise CheckpointError(f"{self.path} is a model file, not a checkpoint. {advice}")
+        if settings.get("layout") != LAYOUT:
+            raise CheckpointError(
+                f"The checkpoint {self.path} was written by another version of rnade, and this one"
+                f" cannot go on from it. {advice}"
+            )
         if settings["fingerprint"] != self._fingerprint:
             raise CheckpointError(
                 f"The checkpoint {self.path} is of another run: its rows, settings or seed differ"
@@ -89,6 +97,11 @@ class Checkpoint:
         for left_by_a_kill in self.path.parent.glob(f".{self.path.name}.*"):
             left_by_a_kill.unlink(missing_ok=True)
         tensors, plain = self.run.state()
-        settings = {"kind": KIND, "fingerprint": self._fingerprint, "run": plain}
+        settings = {
+            "kind": KIND,
+            "layout": LAYOUT,
+            "fingerprint": self._fingerprint,
+            "run": plain,
+        }
         write_model(self.path, tensors, settings, overwrite=True)
         self._written = time.perf_counter()

@@ -17,10 +17,10 @@ from rnade.backends.threads import threads_for
 from rnade.checks import number_between, positive_int
 from rnade.nn.mixture import AbstractGaussianMixture
 from rnade.training.em_steps import DEAD_ROWS, AbstractSteps, Sums, steps_for
-from rnade.training.minibatches import AbstractMinibatches, ShuffledRows
-from rnade.training.optimisers import per_model
+from rnade.training.optim.plain import per_model
 from rnade.training.run import HistoryRow
 from rnade.training.sgd import Outcome
+from rnade.training.sources import AbstractMinibatches, ShuffledRows
 
 # Minibatch iterations between two looks at the held-out rows.
 ITERATIONS_PER_LOOK = 10
@@ -194,7 +194,7 @@ class _Run:
             if settings.batch_size is None:
                 raise ValueError("Minibatches were given: expected a batch_size, got None.")
             self.batches = rows
-            self.rows, weights = rows.known()
+            self.rows, weights, *_ = rows.known()
         else:
             self.rows = rows
             if settings.batch_size is not None:
@@ -220,8 +220,8 @@ class _Run:
         """Sums over all rows, or over the next minibatch."""
         if self.batches is None:
             return self.steps.gather(self.rows, self.weights)
-        x, w = self.batches.draw(1, self.batch_size)
-        return self.steps.gather(x[0], w[0])
+        x, w, *_ = self.batches.draw(1, self.batch_size)
+        return self.steps.gather(x[0], x.new_ones(x.shape[1]) if w is None else w[0])
 
     def maximisation(self, sums: Any, iteration: int) -> None:
         """Move the parameters; over all rows, also bring a dead component back to life."""

@@ -21,14 +21,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from rnade.batch import Batch
 from rnade.nn.mfa import factors_of
 from rnade.nn.mixture import BLOCK, log_joint_of_factors
-from rnade.training.bank import RowSet
 from rnade.training.em import EMSettings
 from rnade.training.em_steps import DEAD_ROWS
 from rnade.training.nested_starts import nested_starts, symmetric, upper_pairs
 from rnade.training.run import HistoryRow
-from rnade.training.scoring import ScoredRows
+from rnade.training.scoring import side_by_side
 from rnade.training.sized import Components, Layout, Size, Sized
 from rnade.training.starts import N_CLUSTERED
 
@@ -48,10 +48,12 @@ class _Moments(NamedTuple):
 
 @torch.no_grad()
 def fit_sizes(
-    sets: Sequence[RowSet],
+    sets: Sequence[Batch],
     sizes: Sequence[Size],
     settings: EMSettings,
     *,
+    seeds: Sequence[int],
+    held_out: Sequence[Batch] = (),
     floor: Float[Tensor, " D"],
     targets: Float[Tensor, "R G"] | None = None,
     on_epoch: Callable[[HistoryRow], None] | None = None,
@@ -63,11 +65,15 @@ def fit_sizes(
 
     Parameters
     ----------
-    sets : sequence of R RowSet
-        In float64 on one device; all have validation rows, or none.
+    sets : sequence of R Batch
+        Training rows, x of shape (N, D) in float64 on one device.
     sizes : sequence of G Size
     settings : EMSettings
         Without minibatches.
+    seeds : sequence of R ints
+        Of the starts: a set's depends on its own alone.
+    held_out : sequence of R Batch, optional
+        Held-out rows of each set: the parameters that score best on them are kept.
     floor : Tensor of shape (D,)
         Smallest variance of the noise along each column.
     targets : Tensor of shape (R, G), optional
@@ -77,7 +83,7 @@ def fit_sizes(
     """
     if settings.batch_size is not None:
         raise ValueError("A search over sizes takes all rows at once; got a batch_size.")
-    return _Search(list(sets), list(sizes), settings, floor, targets).run(on_epoch)
+    return _Search(sets, held_out, sizes, settings, seeds, floor, targets).run(on_epoch)
 
 
 class _Search:
@@ -85,23 +91,22 @@ class _Search:
 
     def __init__(
         self,
-        sets: list[RowSet],
-        sizes: list[Size],
+        sets: Sequence[Batch],
+        held_out: Sequence[Batch],
+        sizes: Sequence[Size],
         settings: EMSettings,
+        seeds: Sequence[int],
         floor: Tensor,
         targets: Tensor | None,
     ) -> None:
         x = sets[0].x
-        self.sizes, self.settings, self.floor = sizes, settings, floor.to(x)
-        self.training = ScoredRows.stack([s.x for s in sets], [s.weights for s in sets])
-        held_out = [s.validation for s in sets if s.validation is not None]
-        self.validation = (
-            ScoredRows.stack(held_out, [s.validation_weights for s in sets]) if held_out else None
-        )
+        self.sizes, self.settings, self.floor = list(sizes), settings, floor.to(x)
+        self.training = side_by_side(sets)
+        self.validation = side_by_side(held_out) if held_out else None
         self.n_rows = torch.tensor([[len(s.x)] for s in sets], dtype=x.dtype, device=x.device)
         R, G = len(sets), len(sizes)
         self.layout = Layout(sizes, x.device)
-        self.now = self._start([s.seed for s in sets])
+        self.now = self._start(seeds)
         self.kept = Components(*[t.clone() for t in self.now])
         self.at = torch.arange(self.now.alpha.shape[1], device=x.device)  # places among the kept
         self.best_scores = torch.full((R, G), -math.inf, dtype=x.dtype, device=x.device)
@@ -151,7 +156,8 @@ class _Search:
     def _start(self, seeds: Sequence[int]) -> Components:
         """Clusters of each number of components; of their correlations the largest factors."""
         counts = sorted({size.n_components for size in self.sizes})
-        x, weights = self.training
+        x, weights, *_ = self.training
+        assert weights is not None
         if x.shape[1] > N_CLUSTERED:
             some = torch.randperm(x.shape[1], generator=Generator().manual_seed(seeds[0]))
             some = some[:N_CLUSTERED].to(x.device)
@@ -172,7 +178,8 @@ class _Search:
 
     def _expectation(self) -> _Moments:
         """Moments of every component's rows at the present parameters."""
-        x, weights = self.training
+        x, weights, *_ = self.training
+        assert weights is not None
         R, _, D = x.shape
         C, G = self.now.alpha.shape[1], len(self.live)
         i, j = upper_pairs(D, x.device)
@@ -265,9 +272,11 @@ class _Search:
         live, settings = self.live, self.settings
         scores = train
         if self.validation is not None:
+            weights = self.validation.weights
+            assert weights is not None
             scores = torch.zeros_like(train)
             for rows, _, log_p in self._densities(self.validation.x):
-                scores += (log_p * self.validation.weights[:, rows, None]).sum(1)
+                scores += (log_p * weights[:, rows, None]).sum(1)
         curves = torch.full((3, *self.best_scores.shape), math.nan).to(train)
         curves[2] = self.revived
         curves[0][:, live] = torch.where(self.running, train, math.nan)

@@ -4,37 +4,45 @@ An update of a small model is a dozen launches of a few microseconds each; launc
 they take longer than the work. A graph is captured once for each length of block and replayed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from rnade.batch import Batch
+
 
 class CapturedUpdates:
-    """Runs `update` on each slice of some tensors, from a graph where there is a GPU.
+    """Runs `update` on each minibatch of a block, from a graph where there is a GPU.
 
     Parameters
     ----------
     update : callable
-        Takes one slice along axis 1 of the first two tensors and along axis 0 of the last. It must
-        not look at values, and what it changes it must change in place.
+        Takes the minibatches of R sources and a line of the schedule. It must not look at values,
+        and what it changes it must change in place.
     """
 
-    def __init__(self, update: Callable[..., None]) -> None:
+    def __init__(self, update: Callable[[Batch, Tensor], None]) -> None:
         self._update = update
-        self._graphs: dict[int, tuple[Any, Sequence[Tensor]]] = {}
+        self._graphs: dict[int, tuple[Any, Batch, Tensor]] = {}
         self._warm = False
 
-    def run(self, tensors: Sequence[Tensor], cancelled: Callable[[], bool]) -> None:
-        """Make one update for each slice, up to where it is cancelled."""
-        *_, schedule = tensors
+    def run(self, batches: Batch, schedule: Tensor, cancelled: Callable[[], bool]) -> None:
+        """Make one update for each of n minibatches, up to where it is cancelled.
+
+        Parameters
+        ----------
+        batches : Batch
+            x of shape (R, n, B, D).
+        schedule : Tensor of shape (n, any)
+        """
         n = len(schedule)
         if schedule.device.type != "cuda":
             for i in range(n):
                 if cancelled():
                     return
-                self._slice(tensors, i)
+                self._one(batches, schedule, i)
             return
         if not self._warm:
             # The first block compiles kernels, which cannot be captured; on the stream that
@@ -43,24 +51,26 @@ class CapturedUpdates:
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 for i in range(n):
-                    self._slice(tensors, i)
+                    self._one(batches, schedule, i)
             torch.cuda.current_stream().wait_stream(stream)
             self._warm = True
             return
         if n not in self._graphs:
-            self._graphs[n] = self._capture([t.clone() for t in tensors], n)
-        graph, inputs = self._graphs[n]
-        for mine, given in zip(inputs, tensors, strict=True):
-            mine.copy_(given)
+            own = batches.map(torch.clone), schedule.clone()
+            self._graphs[n] = self._capture(*own), *own
+        graph, own_batches, own_schedule = self._graphs[n]
+        own_schedule.copy_(schedule)
+        for mine, given in zip(own_batches, batches, strict=True):
+            if mine is not None and given is not None:
+                mine.copy_(given)
         graph.replay()
 
-    def _capture(self, inputs: Sequence[Tensor], n: int) -> tuple[Any, Sequence[Tensor]]:
+    def _capture(self, batches: Batch, schedule: Tensor) -> Any:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for i in range(n):
-                self._slice(inputs, i)
-        return graph, inputs
+            for i in range(len(schedule)):
+                self._one(batches, schedule, i)
+        return graph
 
-    def _slice(self, tensors: Sequence[Tensor], i: int) -> None:
-        x, w, schedule = tensors
-        self._update(x[:, i], w[:, i], schedule[i])
+    def _one(self, batches: Batch, schedule: Tensor, i: int) -> None:
+        self._update(batches.map(lambda t: t[:, i]), schedule[i])

@@ -1,14 +1,12 @@
 """The state of a training run of M models, and how it moves by one epoch.
 
 Every number kept for a model has the leading axis M. Models that stop early leave the working
-module, which is packed; the weights kept for each stay in tensors of the full size. Nothing is
-read back from the device within a block of updates, so that on a GPU a block is one CUDA graph.
+module, which is packed; the weights kept for each stay in tensors of the full size.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,12 +17,10 @@ from rnade.backends.gpu.tiling import BANK_MODELS
 from rnade.backends.threads import kernel_threads
 from rnade.batch import Batch
 from rnade.nn.bank import AbstractTrainable
-from rnade.training.graphs import CapturedUpdates
-from rnade.training.ledger import Ledger
-from rnade.training.minibatches import AbstractMinibatches, draw_all
-from rnade.training.optimisers import AbstractOptimiser, Adam, Sgd, Step
+from rnade.training.live import Live
+from rnade.training.optim import Optimiser
 from rnade.training.recipe import Recipe
-from rnade.training.scoring import ScoredRows, mean_log_likelihoods, of_each_model
+from rnade.training.sources import AbstractMinibatches, draw_all
 
 # Updates skipped in a row after which a model goes back to its best weights.
 MAX_SKIPPED_IN_A_ROW = 10
@@ -60,13 +56,11 @@ class Run:
         For each model, its source.
     recipes : sequence of Recipe
         One for each model; they differ in `OWN_SETTINGS` only.
-    n_rows : int
-        Training rows, on which the length of an epoch depends.
-    validation : ScoredRows, optional
-        One set for each source. The weights of the epoch that scores best are kept; without them
-        the last ones are.
-    training : ScoredRows
-        Rows on which the start is scored, and every epoch where there are targets.
+    training : Batch
+        Rows on which the start is scored, and every epoch where there are targets; one set for
+        each source, from `scoring.side_by_side`.
+    validation : Batch, optional
+        Likewise. The weights of the epoch that scores best are kept; without them the last are.
     targets : Tensor of shape (M,), optional
         A model stops at the first epoch whose score on `training` is at least this.
     """
@@ -78,15 +72,15 @@ class Run:
         source_of: Sequence[int],
         recipes: Sequence[Recipe],
         *,
-        n_rows: int,
-        training: ScoredRows,
-        validation: ScoredRows | None = None,
+        training: Batch,
+        validation: Batch | None = None,
         targets: Float[Tensor, " M"] | None = None,
     ) -> None:
         M = module.n_models
-        self.module = self.live = module
+        self.module = module
         self.sources, self.recipes, self.recipe = list(sources), list(recipes), recipes[0]
         self.training, self.validation, self.targets = training, validation, targets
+        n_rows = len(sources[0].known().x)
         self.batch_size = min(self.recipe.batch_size, n_rows)
         self.updates_per_epoch = self.recipe.updates_per_epoch(n_rows)
         self.n_updates = self.updates_per_epoch * self.recipe.epochs
@@ -98,49 +92,15 @@ class Run:
         self.returns = torch.zeros(M, dtype=torch.int64)
         self.best_score = torch.full((M,), -torch.inf, dtype=torch.float64)
         self.best_epoch = torch.zeros(M, dtype=torch.int64)
-        self.curves: dict[str, list[Tensor]] = {
-            "train": [],
-            "validation": [],
-            "skipped": [],
-        }
+        self.curves: dict[str, list[Tensor]] = {"train": [], "validation": [], "skipped": []}
         self.marks: list[dict[str, Any]] = []
         self.best = [p.detach().clone() for p in module.parameters()]
         self.source_of = torch.as_tensor(list(source_of), device=module.device)
-        # Of the models still training, on the device.
+        # Of the models still training: which they are, and whether each has not stopped.
         self.ids = torch.arange(M)
-        self._source_of = self.source_of
+        self._running = torch.ones(M, dtype=torch.bool)
         self._n_active = M
-        self._build_working_state()
-
-    # ---------------------------------------------------------------- epochs
-
-    def start(self) -> None:
-        """Score the starting weights as epoch 0."""
-        self._close_epoch(self.score(self.training))
-
-    def one_epoch(self, cancelled: Callable[[], bool] = lambda: False) -> bool:
-        """Make an epoch's updates, score the models and stop some; False if cancelled within."""
-        began = time.perf_counter()
-        self.epoch += 1
-        self._optimiser.start_epoch(self.epoch)
-        self._ledger.start_epoch()
-        most = max(1, BLOCK_ELEMENTS // (self.batch_size * self.module.n_dimensions))
-        n_blocks = math.ceil(self.updates_per_epoch / most)
-        schedule = self._schedule()
-        for block in range(n_blocks):
-            first, last = (b * self.updates_per_epoch // n_blocks for b in (block, block + 1))
-            self._run_block(schedule[first:last], cancelled)
-            if cancelled():
-                return False
-        ledger = self._ledger
-        train = (
-            ledger.log_likelihood / ledger.counted if self.targets is None else self._train_score()
-        )
-        self.seconds += time.perf_counter() - began
-        began = time.perf_counter()
-        self._close_epoch(train)
-        self.seconds += time.perf_counter() - began
-        return True
+        self.live = Live(module, self.recipes, self.source_of)
 
     @property
     def n_torch_products(self) -> int:
@@ -152,11 +112,10 @@ class Run:
         """Whether no model trains any more."""
         return self.epoch >= self.recipe.epochs or None not in self.stopped_at
 
-    def stop(self, members: Sequence[int]) -> None:
-        """Stop some models where they are; they keep their best weights."""
-        for m in members:
-            self._stop(m)
-        self._freeze()
+    def rate_of(self, m: int) -> float:
+        """Give the learning rate of model m in the last update."""
+        share = float(self.marks[-1]["share"]) if self.marks else 0.0
+        return share * self.recipes[m].learning_rate * 0.25 ** int(self.returns[m])
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -164,54 +123,57 @@ class Run:
         for p, kept in zip(self.module.parameters(), self.best, strict=True):
             p.copy_(kept)
 
-    def history(self, m: int) -> list[HistoryRow]:
-        """One row an epoch of model m, up to where it stopped."""
-        return self.histories([m])[0]
+    # ---------------------------------------------------------------- epochs
 
-    def histories(self, members: Sequence[int]) -> list[list[HistoryRow]]:
-        """One row an epoch of each of some models, up to where it stopped."""
-        # Whole curves at a time: to take them apart number by number takes seconds for a bank.
-        at = torch.as_tensor(list(members))
-        curves = {name: torch.stack(rows)[:, at].T.tolist() for name, rows in self.curves.items()}
-        seconds = [round(mark["seconds"], 3) for mark in self.marks]
-        found = []
-        for i, m in enumerate(members):
-            last, rate = self.stopped_at[m], self.recipes[m].learning_rate
-            n = len(self.marks) if last is None else last + 1
-            train, validation, skipped = (curve[i] for curve in curves.values())
-            found.append(
-                [
-                    {
-                        "epoch": epoch,
-                        "rate": self.marks[epoch]["share"] * rate,
-                        "train": train[epoch],
-                        "validation": None if self.validation is None else validation[epoch],
-                        "seconds": seconds[epoch],
-                        "skipped": int(skipped[epoch]),
-                    }
-                    for epoch in range(n)
-                ]
-            )
-        return found
+    def start(self) -> None:
+        """Score the starting weights as epoch 0."""
+        self._close_epoch(self.live.score(self.training))
 
-    def _stop(self, m: int) -> None:
-        if self.stopped_at[m] is None:
-            self.stopped_at[m] = self.epoch
-            self._running[self.ids == m] = False
+    def one_epoch(self, cancelled: Callable[[], bool] = lambda: False) -> bool:
+        """Make an epoch's updates, score the models and stop some; False if cancelled within."""
+        began = time.perf_counter()
+        self.epoch += 1
+        self.live.optimiser.start_epoch(self.epoch)
+        most = max(1, BLOCK_ELEMENTS // (self.batch_size * self.module.n_dimensions))
+        n_blocks = math.ceil(self.updates_per_epoch / most)
+        schedule = self._schedule()
+        for block in range(n_blocks):
+            first, last = (b * self.updates_per_epoch // n_blocks for b in (block, block + 1))
+            batches = draw_all(self.sources, last - first, self.batch_size)
+            self.live.updates(batches, schedule[first:last], cancelled)
+            self.update += last - first
+            if cancelled():
+                return False
+        counts = self.live.optimiser.counts
+        train = counts.log_likelihood / counts.counted
+        if self.targets is not None:
+            train = self.live.score(self.training)
+        self.seconds += time.perf_counter() - began
+        began = time.perf_counter()
+        self._close_epoch(train)
+        self.seconds += time.perf_counter() - began
+        return True
 
-    def _train_score(self) -> Tensor:
-        with self._evaluated_weights():
-            return self.score(self.training)
+    def _schedule(self) -> Float[Tensor, "n 4"]:
+        """What changes from update to update of an epoch, in one copy to the device."""
+        shares = [
+            [
+                self.recipe.share_at(t, self.n_updates),
+                # A short memory at first, so that the start is soon forgotten.
+                1 - min(self.recipe.averaging, (1 + t) / (10 + t)),
+                *Optimiser.unbias(t + 1),
+            ]
+            for t in range(self.update, self.update + self.updates_per_epoch)
+        ]
+        given = torch.tensor(shares, dtype=torch.float64)
+        return given.to(self.module.device, self.module.dtype)
 
     def _close_epoch(self, train: Tensor) -> None:
         """Score, keep what is best, stop who is done and go back where updates fail."""
-        score = train
-        if self.validation is not None:
-            with self._evaluated_weights():
-                score = self.score(self.validation)
-        ledger = self._ledger
+        score = train if self.validation is None else self.live.score(self.validation)
+        counts = self.live.optimiser.counts
         # One copy from the device, which is waited for once.
-        told = torch.stack([t.double() for t in (train, score, ledger.skipped, ledger.in_a_row)])
+        told = torch.stack([t.double() for t in (train, score, counts.skipped, counts.in_a_row)])
         train, score, skipped, in_a_row = told.cpu()
         self._record(train, score, skipped)
         self._keep(score)
@@ -220,10 +182,9 @@ class Run:
             done |= train >= self.targets[self.ids]
         if self.recipe.patience is not None:
             done |= self.epoch - self.best_epoch[self.ids] >= self.recipe.patience
-        for m in self.ids[done].tolist():
-            self._stop(m)
+        self._mark_stopped(self.ids[done].tolist())
         self._go_back_where_stuck(in_a_row)
-        self._freeze()
+        self._note_running()
 
     def _record(self, train: Tensor, score: Tensor, skipped: Tensor) -> None:
         for name, values in (("train", train), ("validation", score), ("skipped", skipped)):
@@ -246,38 +207,40 @@ class Run:
         self.best_score[ids] = score[at]
         self.best_epoch[ids] = self.epoch
         here, there = at.to(self.module.device), ids.to(self.module.device)
-        for kept, p in zip(self.best, self._average or self._parameters, strict=True):
-            kept[there] = p.detach()[here]
+        for kept, p in zip(self.best, self.live.evaluated(), strict=True):
+            kept[there] = p[here]
 
-    @torch.no_grad()
     def _go_back_where_stuck(self, in_a_row: Tensor) -> None:
         """Return models whose updates keep being skipped to their best weights, at lower rates."""
         limit = min(MAX_SKIPPED_IN_A_ROW, self.updates_per_epoch)
         stuck = (in_a_row >= limit) & self._running
+        if not stuck.any():
+            return
         for i in stuck.nonzero().flatten().tolist():
             m = int(self.ids[i])
             if self.returns[m] == MAX_RETURNS:
-                self._stop(m)
+                self._mark_stopped([m])
                 self.diverged[m] = Diverged(self.epoch, self.rate_of(m), int(in_a_row[i]))
-        if not stuck.any():
-            return
-        self.returns[self.ids[stuck]] += 1
-        here = stuck.to(self.module.device)
-        self._rates[here] /= 4
-        self._ledger.in_a_row[here] = 0
-        there = self.ids[stuck].to(self.module.device)
-        for tensors in (self._parameters, self._average):
-            for t, kept in zip(tensors, self.best, strict=False):
-                t.data[here] = kept[there]
-        self._optimiser.reset(here)
+        ids = self.ids[stuck]
+        self.returns[ids] += 1
+        there = ids.to(self.module.device)
+        self.live.go_back(stuck.to(self.module.device), [kept[there] for kept in self.best])
 
-    def rate_of(self, m: int) -> float:
-        """Give the learning rate of model m in the last update."""
-        share = float(self.marks[-1]["share"]) if self.marks else 0.0
-        return share * self.recipes[m].learning_rate * 0.25 ** int(self.returns[m])
+    # ---------------------------------------------------------------- who goes on
 
-    def _freeze(self) -> None:
-        """Take note of who has stopped; pack the bank once that makes it half as large."""
+    def stop(self, models: Sequence[int]) -> None:
+        """Stop some models where they are; they keep their best weights."""
+        self._mark_stopped(models)
+        self._note_running()
+
+    def _mark_stopped(self, models: Sequence[int]) -> None:
+        for m in models:
+            if self.stopped_at[m] is None:
+                self.stopped_at[m] = self.epoch
+                self._running[self.ids == m] = False
+
+    def _note_running(self) -> None:
+        """Tell the optimiser who has stopped; pack the models once half of them have."""
         n = int(self._running.sum())
         # As many as the kernels need stay together: with fewer models these would share one
         # model's work in another way, and its last bits would depend on who else has stopped.
@@ -285,133 +248,60 @@ class Run:
         if max(2, fewest) <= n <= len(self._running) // 2:
             self._pack(self._running.nonzero().flatten())
         elif n < self._n_active:
-            self._ledger.active.copy_(self._running)
+            self.live.optimiser.counts.active.copy_(self._running)
         self._n_active = n
 
-    # ---------------------------------------------------------------- updates
-
-    def _schedule(self) -> Float[Tensor, "n 4"]:
-        """What changes from update to update of an epoch, in one copy to the device."""
-        shares = [
-            [
-                self.recipe.share_at(t, self.n_updates),
-                # A short memory at first, so that the start is soon forgotten.
-                1 - min(self.recipe.averaging, (1 + t) / (10 + t)),
-                *AbstractOptimiser.unbias(t + 1),
-            ]
-            for t in range(self.update, self.update + self.updates_per_epoch)
-        ]
-        given = torch.tensor(shares, dtype=torch.float64)
-        return given.to(self.module.device, self.module.dtype)
-
-    def _run_block(self, schedule: Float[Tensor, "n 4"], cancelled: Callable[[], bool]) -> None:
-        """Make one update for each line of the schedule, with minibatches drawn beforehand."""
-        n = len(schedule)
-        x, w = draw_all(self.sources, n, self.batch_size)
-        self._captured.run((x, -w / self.batch_size, schedule), cancelled)
-        self.update += n
-
-    def _one_update(
-        self,
-        x: Float[Tensor, "R B D"],
-        w: Float[Tensor, "R B"],
-        schedule: Float[Tensor, " 4"],
-    ) -> None:
-        """Move the weights of the models whose loss and gradient are finite."""
-        M = self.live.n_models
-        x, w = of_each_model(x, self._source_of, M), of_each_model(w, self._source_of, M)
-        # With the sign in the weights the fused backends hand over their gradients as they are.
-        loss = self.live.weighted_log_likelihood(
-            Batch(x, w), scale_mean_gradient=self.recipe.scale_mean_gradient
-        )
-        gradients = torch.autograd.grad(loss, self._parameters, self._ones)
-        with torch.no_grad():
-            self._apply(gradients, loss.detach(), schedule)
-
-    def _apply(self, gradients: Sequence[Tensor], loss: Tensor, schedule: Tensor) -> None:
-        scale, usable = self._ledger.judge(gradients, loss, self.recipe.clip_norm)
-        rate = schedule[0] * self._rates
-        self._optimiser.step(gradients, Step(rate, scale, usable, schedule[2:], schedule[1]))
-
-    @contextmanager
-    def _evaluated_weights(self) -> Iterator[None]:
-        """Within it, the working module has the weights that are scored and kept."""
-        if not self._average:
-            yield
-            return
-        trained = [p.data for p in self._parameters]
-        _point(self._parameters, self._average)
-        try:
-            yield
-        finally:
-            _point(self._parameters, trained)
-
-    def score(self, rows: ScoredRows) -> Float[Tensor, " M"]:
-        """Mean log-likelihood of each model that still trains."""
-        return mean_log_likelihoods(self.live, rows, self._source_of)
-
-    # ---------------------------------------------------------------- packing, checkpoints
-
-    def _build_working_state(self) -> None:
-        """Tensors of the models still training, from the start."""
-        module, ids = self.live, self.ids.tolist()
-        named = dict(module.named_parameters())
-        self._parameters = list(named.values())
-        like = self._parameters[0]
-        M = len(ids)
-
-        def own(setting: str) -> Tensor:
-            values = [getattr(self.recipes[m], setting) for m in ids]
-            return torch.tensor(values, dtype=like.dtype, device=like.device)
-
-        self._ones = like.new_ones(M)
-        self._rates = own("learning_rate")
-        decay = own("weight_decay") if any(r.weight_decay for r in self.recipes) else None
-        decays = [decay if name in module.decayed() else None for name in named]
-        averaged = self._parameters if self.recipe.averaging else []
-        self._average = [p.detach().clone() for p in averaged]
-        if self.recipe.optimiser == "adam":
-            self._optimiser: AbstractOptimiser = Adam(self._parameters, decays, self._average)
-        else:
-            momentum = own("momentum") if any(r.momentum for r in self.recipes) else None
-            self._optimiser = Sgd(
-                self._parameters, decays, averages=self._average, momentum=momentum
-            )
-        self._ledger = Ledger(self._parameters)
-        self._note_running()
-        self._captured = CapturedUpdates(self._one_update)
-
-    def _note_running(self) -> None:
-        """Look up which models of the working module still train."""
-        self._running = torch.tensor([self.stopped_at[m] is None for m in self.ids.tolist()])
-        self._n_active = int(self._running.sum())
-        self._ledger.active.copy_(self._running)
-
-    def _moving(self) -> dict[str, Tensor]:
-        """Tensors with an axis of the models still training that carry over to the next epoch."""
-        groups = {
-            "parameter": [p.data for p in self._parameters],
-            "average": self._average,
-            "optimiser": self._optimiser.state(),
-            "member": [self._rates, self._ledger.skipped, self._ledger.in_a_row],
-        }
-        return {f"{name}.{i}": t for name, ts in groups.items() for i, t in enumerate(ts)}
-
-    @torch.no_grad()
     def _pack(self, keep: Tensor) -> None:
         """Go on with some of the models only; `keep` are their places."""
-        before = self._moving()
-        here = keep.to(self.module.device)
-        self.live = self.live[keep.tolist()]
-        self.ids = self.ids[keep]
-        self._source_of = self._source_of[here]
-        self._build_working_state()
-        for name, t in self._moving().items():
-            t.copy_(before[name][here])
+        self.live = self.live.picked(keep)
+        self.ids, self._running = self.ids[keep], self._running[keep]
+
+    # ---------------------------------------------------------------- what it tells
+
+    def histories(self, models: Sequence[int], first: int = 0) -> list[list[HistoryRow]]:
+        """One row an epoch of each of some models, from epoch `first` to where it stopped."""
+        # Whole curves at a time: to take them apart number by number takes seconds for a bank.
+        at = torch.as_tensor(list(models))
+        curves = [torch.stack(rows[first:])[:, at].T.tolist() for rows in self.curves.values()]
+        found = []
+        for i, m in enumerate(models):
+            last, rate = self.stopped_at[m], self.recipes[m].learning_rate
+            marks = self.marks[first : None if last is None else last + 1]
+            scores = zip(*(curve[i] for curve in curves), strict=True)
+            found.append(
+                [
+                    self._row(epoch, mark["share"] * rate, train, validation, int(skipped))
+                    for (epoch, mark), (train, validation, skipped) in zip(
+                        enumerate(marks, first), scores, strict=False
+                    )
+                ]
+            )
+        return found
+
+    def rows_of_lists(self, first: int = 0) -> list[HistoryRow]:
+        """Rows of all models' history from epoch `first` on; a model that has left has NaN."""
+        rates = [recipe.learning_rate for recipe in self.recipes]
+        curves = (torch.stack(rows[first:]).tolist() for rows in self.curves.values())
+        return [
+            self._row(epoch, [self.marks[epoch]["share"] * rate for rate in rates], *scores)
+            for epoch, scores in enumerate(zip(*curves, strict=True), first)
+        ]
+
+    def _row(self, epoch: int, rate: Any, train: Any, validation: Any, skipped: Any) -> HistoryRow:
+        return {
+            "epoch": epoch,
+            "rate": rate,
+            "train": train,
+            "validation": None if self.validation is None else validation,
+            "seconds": round(self.marks[epoch]["seconds"], 3),
+            "skipped": skipped,
+        }
+
+    # ---------------------------------------------------------------- checkpoints
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next epoch depends on: tensors, and values that JSON holds."""
-        tensors = {f"moving.{name}": t for name, t in self._moving().items()}
+        tensors = {f"live.{name}": t for name, t in self.live.tensors().items()}
         tensors |= {f"best.{i}": t for i, t in enumerate(self.best)}
         for i, source in enumerate(self.sources):
             tensors |= {f"source.{i}.{name}": t for name, t in source.state().items()}
@@ -435,8 +325,8 @@ class Run:
         """Go on from where `state` was taken, in a run made in the same way."""
         if len(tensors["ids"]) < len(self.ids):
             self._pack(tensors["ids"])
-        for name, t in self._moving().items():
-            t.copy_(tensors[f"moving.{name}"])
+        for name, t in self.live.tensors().items():
+            t.copy_(tensors[f"live.{name}"])
         for i, kept in enumerate(self.best):
             kept.copy_(tensors[f"best.{i}"])
         for i, source in enumerate(self.sources):
@@ -450,9 +340,6 @@ class Run:
         self.epoch, self.update, self.seconds = (plain[k] for k in ("epoch", "update", "seconds"))
         self.stopped_at, self.marks = list(plain["stopped_at"]), list(plain["marks"])
         self.diverged = {int(m): Diverged(*where) for m, where in plain["diverged"].items()}
-        self._note_running()
-
-
-def _point(parameters: Sequence[Tensor], data: Sequence[Tensor]) -> None:
-    for p, values in zip(parameters, data, strict=True):
-        p.data = values
+        self._running = torch.tensor([self.stopped_at[m] is None for m in self.ids.tolist()])
+        self._n_active = int(self._running.sum())
+        self.live.optimiser.counts.active.copy_(self._running)

@@ -1,4 +1,4 @@
-"""Gradient training of one module: the loop around a run, with Ctrl-C and checkpoints."""
+"""Gradient training of one module: a bank of one member, whose weights go back to the module."""
 
 import os
 from collections.abc import Callable
@@ -9,18 +9,15 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from rnade.backends.threads import threads_for
+from rnade.batch import Batch
 from rnade.exceptions import TrainingDivergedError
 from rnade.nn.bank import AbstractTrainable
+from rnade.training.bank import Bank
 from rnade.training.checkpoint import Checkpoint
-from rnade.training.interrupt import interruptible
-from rnade.training.minibatches import AbstractMinibatches, ShuffledRows
+from rnade.training.member import Member
 from rnade.training.recipe import Recipe
-from rnade.training.run import MAX_RETURNS, Diverged, HistoryRow, Run
-from rnade.training.scoring import ScoredRows, mean_log_likelihoods
-
-# Training rows on which the starting weights are scored.
-N_MONITORED = 2000
+from rnade.training.run import MAX_RETURNS, Diverged, HistoryRow
+from rnade.training.sources import AbstractMinibatches, ShuffledRows
 
 
 @dataclass(frozen=True)
@@ -29,16 +26,8 @@ class Outcome:
 
     Attributes
     ----------
-    history : list of dict
-        One row an epoch: epoch, rate, train, validation, seconds, skipped. Epoch 0 is the start.
-        "train" is the mean log-likelihood of the epoch's minibatches, as they were trained on (or
-        of all training rows, where there is a target).
-    best_epoch : int
-        Epoch of the weights that were kept.
-    best_score : float
-        Their validation log-likelihood (training, where there are no validation rows).
-    train_at_best : float
-        Their log-likelihood on all training rows (of fresh rows, on those drawn at the start).
+    history, best_epoch, best_score, train_at_best
+        As of `Trained`.
     interrupted : bool
         Whether Ctrl-C ended it.
     """
@@ -99,75 +88,52 @@ def train(
         If gradients of the only model stay non-finite at smaller and smaller rates. The module is
         then left with its best weights so far. In a bank such a model is left alone.
     CheckpointError
+        If there is a checkpoint that is damaged, or of another run.
     """
-    M = module.n_models
     if isinstance(rows, AbstractMinibatches):
         source = rows
+    elif generator is None:
+        raise TypeError("train() needs a generator, which orders the rows into minibatches.")
     else:
-        if generator is None:
-            raise TypeError("train() needs a generator, which orders the rows into minibatches.")
         source = ShuffledRows(rows, generator, weights=weights, noise_width=noise_width)
-    known, weights = source.known()
-    everything = ScoredRows.stack([known], [weights])
-    sample = slice(None) if target is not None else slice(N_MONITORED)
-    run = Run(
-        module,
-        [source],
-        [0] * M,
-        [recipe] * M,
-        n_rows=len(known),
-        training=ScoredRows.stack([known[sample]], [None if weights is None else weights[sample]]),
-        validation=(
-            None if validation is None else ScoredRows.stack([validation], [validation_weights])
-        ),
-        targets=None if target is None else torch.full((M,), target, dtype=torch.float64),
-    )
+    held_out = None if validation is None else Batch(validation, validation_weights)
+    bank = Bank([Member(module, recipe, source, held_out, target)])
+    run = bank.parts[0].run
+    alone = module.n_models == 1
 
-    def report() -> None:
+    def history(first: int = 0) -> list[HistoryRow]:
+        return run.histories([0], first)[0] if alone else run.rows_of_lists(first)
+
+    def report(_: Bank) -> None:
         if on_epoch is not None:
-            on_epoch(_last_row(run))
+            on_epoch(history(run.epoch)[-1])
 
     try:
-        saved = None if checkpoint is None else Checkpoint(checkpoint, run)
-        done = advance(run, checkpoint=saved, on_epoch=report)
-    finally:
-        run.finish()
-    if M == 1 and run.diverged:
-        raise diverged_error(run.diverged[0])
-    with threads_for(run.n_torch_products):
-        train_at_best = mean_log_likelihoods(module, everything, run.source_of)
-    return Outcome(
-        run.history(0) if M == 1 else _rows_of_lists(run),
-        _plain(run.best_epoch),
-        _plain(run.best_score),
-        _plain(train_at_best),
-        not done,
-    )
-
-
-def advance(
-    run: Run,
-    until: int | None = None,
-    *,
-    checkpoint: Checkpoint | None = None,
-    on_epoch: Callable[[], None] | None = None,
-) -> bool:
-    """Move a run to its end, or to epoch `until`; False if Ctrl-C ended it before."""
-    with threads_for(run.n_torch_products), interruptible() as cancelled:
-        if not run.marks:
-            run.start()
-            if on_epoch is not None:
-                on_epoch()
-        while not run.finished and (until is None or run.epoch < until):
-            if not run.one_epoch(cancelled):
-                return False
-            if on_epoch is not None:
-                on_epoch()
-            if checkpoint is not None:
-                checkpoint.write_if_due()
         if checkpoint is not None:
-            checkpoint.write_if_due(last=True)
-    return True
+            bank.parts[0].checkpoint = Checkpoint(checkpoint, run)
+        bank.advance(on_epoch=report)
+    finally:
+        with torch.no_grad():
+            for p, kept in zip(module.parameters(), run.best, strict=True):
+                p.copy_(kept)
+    # The caller's generator ends where it would if the minibatches had been drawn by hand.
+    source.restore(run.sources[0].state())
+    if alone and run.diverged:
+        raise diverged_error(run.diverged[0])
+    results = bank.results([(0, m) for m in range(module.n_models)])
+
+    def plain(name: str) -> Any:
+        """One number for one model, a list for a bank."""
+        values = [getattr(trained, name) for trained in results]
+        return values[0] if alone else values
+
+    return Outcome(
+        history(),
+        plain("best_epoch"),
+        plain("best_score"),
+        plain("train_at_best"),
+        bank.interrupted,
+    )
 
 
 def diverged_error(where: Diverged) -> TrainingDivergedError:
@@ -179,33 +145,3 @@ def diverged_error(where: Diverged) -> TrainingDivergedError:
         " too large, or data with extreme values: lower learning_rate, or look for outliers in"
         " the columns."
     )
-
-
-def _last_row(run: Run) -> HistoryRow:
-    return (
-        run.history(0)[-1]
-        if run.module.n_models == 1
-        else _rows_of_lists(run, len(run.marks) - 1)[0]
-    )
-
-
-def _rows_of_lists(run: Run, first: int = 0) -> list[HistoryRow]:
-    """Rows of a bank's history from an epoch on; a member that has left has NaN."""
-    return [
-        {
-            "epoch": epoch,
-            "rate": [mark["share"] * recipe.learning_rate for recipe in run.recipes],
-            "train": run.curves["train"][epoch].tolist(),
-            "validation": (
-                None if run.validation is None else run.curves["validation"][epoch].tolist()
-            ),
-            "seconds": round(mark["seconds"], 3),
-            "skipped": run.curves["skipped"][epoch].tolist(),
-        }
-        for epoch, mark in enumerate(run.marks[first:], first)
-    ]
-
-
-def _plain(values: Tensor) -> Any:
-    """One number for one model, a list for a bank."""
-    return values.item() if len(values) == 1 else values.tolist()

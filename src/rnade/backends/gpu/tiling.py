@@ -41,12 +41,8 @@ BANK_COMPONENTS = 32
 # Components (a power of two) from which on they read V twice: kept on chip in the layouts of both
 # products, it would leave room for one program only.
 BANK_REREAD = 32
-# Models that an update takes: what CUDA allows along the second axis of a grid.
-UPDATE_MODELS = 65_535
-# Elements that a program of an update takes.
+# Elements that a program of a sum over pieces takes.
 UPDATE_BLOCK = 1024
-# Elements whose squares a program sums.
-SQUARES_BLOCK = 4096
 
 
 def on_chip(H: int, NP: int, element_bytes: int) -> Tiles:

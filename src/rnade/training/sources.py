@@ -1,12 +1,15 @@
 """Where minibatches come from. Each source keeps its own place, so that a bank can use several."""
 
 import abc
+import copy
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor
+
+from rnade.batch import Batch
 
 
 class AbstractMinibatches(abc.ABC):
@@ -16,17 +19,19 @@ class AbstractMinibatches(abc.ABC):
     the same minibatches, whoever else draws meanwhile.
     """
 
-    @abc.abstractmethod
-    def draw(self, n: int, size: int) -> tuple[Float[Tensor, "n B D"], Float[Tensor, "n B"]]:
-        """The next n minibatches of `size` rows, and the rows' weights (1 on average)."""
+    generator: Generator
 
     @abc.abstractmethod
-    def known(self) -> tuple[Float[Tensor, "N D"], Float[Tensor, " N"] | None]:
-        """Rows on which training is scored, and their weights if they have any."""
+    def draw(self, n: int, size: int) -> Batch:
+        """The next n minibatches, x of shape (n, size, D); weights are 1 on average."""
 
     @abc.abstractmethod
+    def known(self) -> Batch:
+        """Rows on which training is scored, x of shape (N, D)."""
+
     def contents(self) -> dict[str, Tensor]:
-        """What it draws from, by which a checkpoint knows it again."""
+        """What it draws from, by which a checkpoint recognises it."""
+        return {name: t for name, t in self.known()._asdict().items() if t is not None}
 
     @abc.abstractmethod
     def state(self) -> dict[str, Tensor]:
@@ -36,37 +41,51 @@ class AbstractMinibatches(abc.ABC):
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go on from where `state` was taken."""
 
+    def fork(self) -> Self:
+        """Give a source that goes on from the same place and leaves this one where it is."""
+        other = copy.copy(self)
+        other.generator = self.generator.clone_state()
+        return other
+
 
 class ShuffledRows(AbstractMinibatches):
     """All rows in random order, again and again.
 
     Parameters
     ----------
-    rows : Tensor of shape (N, D)
-    generator : torch.Generator
-        On any device: one on the CPU gives the same minibatches everywhere.
+    x : Tensor of shape (N, D)
+        With the modules' dtype and device.
+    seed : int or torch.Generator
+        Orders the rows. A generator may be on any device: one on the CPU, as a seed gives, makes
+        the same minibatches everywhere.
     weights : Tensor of shape (N,), optional
         Row weights, all positive.
+    seen : bool Tensor of shape (N, D), optional
+        Which cells are observed; None for all.
     noise_width : Tensor of shape (D,), optional
         Width of uniform noise added afresh to every minibatch (dequantisation).
     """
 
     def __init__(
         self,
-        rows: Float[Tensor, "N D"],
-        generator: Generator,
+        x: Float[Tensor, "N D"],
+        seed: int | Generator,
         *,
         weights: Float[Tensor, " N"] | None = None,
+        seen: Bool[Tensor, "N D"] | None = None,
         noise_width: Float[Tensor, " D"] | None = None,
     ) -> None:
-        self.rows, self.generator, self.noise_width = rows, generator, noise_width
-        self._given_weights = weights
-        self.weights = rows.new_ones(len(rows)) if weights is None else weights / weights.mean()
+        self.generator = Generator().manual_seed(seed) if isinstance(seed, int) else seed
+        self.seed = self.generator.initial_seed()
+        self.x, self.noise_width = x, noise_width
+        self._known = Batch(x, weights, seen)
+        relative = None if weights is None else weights / weights.mean()
+        self._drawn_from = Batch(x, relative, seen)
         self._index = self._permutation()
 
-    def draw(self, n: int, size: int) -> tuple[Tensor, Tensor]:
-        """The next n minibatches of `size` rows, and the rows' weights (1 on average)."""
-        return self._take(self._next(n * size).to(self.rows.device), n, size)
+    def draw(self, n: int, size: int) -> Batch:
+        """The next n minibatches, x of shape (n, size, D); weights are 1 on average."""
+        return self._take(self._next(n * size).to(self.x.device), n, size)
 
     def _next(self, count: int) -> Tensor:
         """Places of the next rows, on the generator's device."""
@@ -75,25 +94,23 @@ class ShuffledRows(AbstractMinibatches):
         index, self._index = self._index[:count], self._index[count:]
         return index
 
-    def _take(self, index: Tensor, n: int, size: int) -> tuple[Tensor, Tensor]:
-        """The rows at these places and their weights."""
-        x = self.rows[index]
-        if self.noise_width is not None:
-            noise = torch.rand(
-                x.shape, dtype=x.dtype, device=self.generator.device, generator=self.generator
-            )
-            x = x + (noise.to(x.device) - 0.5) * self.noise_width
-        return x.view(n, size, -1), self.weights[index].view(n, size)
+    def _take(self, index: Tensor, n: int, size: int) -> Batch:
+        """The rows at these places, as n minibatches."""
+        batch = self._drawn_from.map(lambda t: t[index].view(n, size, *t.shape[1:]))
+        if self.noise_width is None:
+            return batch
+        device, x = self.generator.device, batch.x
+        noise = torch.rand(x.shape, dtype=x.dtype, device=device, generator=self.generator)
+        return batch._replace(x=x + (noise.to(x.device) - 0.5) * self.noise_width)
 
-    def known(self) -> tuple[Tensor, Tensor | None]:
-        """All rows, and their weights as they were given."""
-        return self.rows, self._given_weights
+    def known(self) -> Batch:
+        """All rows, with their weights as they were given."""
+        return self._known
 
     def contents(self) -> dict[str, Tensor]:
-        """Rows, weights and noise."""
-        width = self.noise_width
-        noise = {} if width is None else {"noise_width": width}
-        return {"rows": self.rows, "weights": self.weights, **noise}
+        """Rows and noise."""
+        noise = {} if self.noise_width is None else {"noise_width": self.noise_width}
+        return {**super().contents(), **noise}
 
     def state(self) -> dict[str, Tensor]:
         """The generator's state and the rows left of this shuffle."""
@@ -106,7 +123,7 @@ class ShuffledRows(AbstractMinibatches):
 
     def _permutation(self) -> Tensor:
         generator = self.generator
-        return torch.randperm(len(self.rows), device=generator.device, generator=generator)
+        return torch.randperm(len(self.x), device=generator.device, generator=generator)
 
 
 class RowSource(Protocol):
@@ -143,21 +160,17 @@ class FreshRows(AbstractMinibatches):
         self._used = 0
         self._before = generator.get_state()  # the rows drawn ahead come from here
 
-    def draw(self, n: int, size: int) -> tuple[Tensor, Tensor]:
-        """The next n minibatches of `size` rows, all of weight 1."""
+    def draw(self, n: int, size: int) -> Batch:
+        """The next n minibatches, x of shape (n, size, D)."""
         if self._used + n * size > len(self._ahead):
             self._draw_ahead(max(n * size, DRAWN_AHEAD[self.source.device.type]))
         x = self._ahead[self._used : self._used + n * size].view(n, size, -1)
         self._used += n * size
-        return x, x.new_ones(n, size)
+        return Batch(x)
 
-    def known(self) -> tuple[Tensor, Tensor | None]:
-        """The rows drawn at the start."""
-        return self._known, None
-
-    def contents(self) -> dict[str, Tensor]:
+    def known(self) -> Batch:
         """The rows drawn at the start, which tell the source and the seed."""
-        return {"known": self._known}
+        return Batch(self._known)
 
     def state(self) -> dict[str, Tensor]:
         """Where the generator stood before the rows drawn ahead, and how many are used."""
@@ -177,17 +190,33 @@ class FreshRows(AbstractMinibatches):
         self._ahead, self._used = self.source.draw(n, self.generator), 0
 
 
-def draw_all(
-    sources: Sequence[AbstractMinibatches], n: int, size: int
-) -> tuple[Float[Tensor, "R n B D"], Float[Tensor, "R n B"]]:
-    """The next n minibatches of R sources that share a device."""
+def draw_all(sources: Sequence[AbstractMinibatches], n: int, size: int) -> Batch:
+    """The next n minibatches of R sources that share a device, x of shape (R, n, size, D)."""
     shuffled = [source for source in sources if isinstance(source, ShuffledRows)]
     if len(shuffled) == len(sources):
         # All places go to the device in one copy.
         places = torch.stack([source._next(n * size) for source in shuffled])
-        places = places.to(shuffled[0].rows.device)
+        places = places.to(shuffled[0].x.device)
         drawn = [source._take(at, n, size) for source, at in zip(shuffled, places, strict=True)]
     else:
         drawn = [source.draw(n, size) for source in sources]
-    x, w = (torch.stack(tensors) for tensors in zip(*drawn, strict=True))
-    return x, w
+    return stack(drawn)
+
+
+def stack(batches: Sequence[Batch]) -> Batch:
+    """Batches of one shape side by side; where only some have weights or holes, all get them."""
+    if len(batches) == 1:
+        return batches[0].map(lambda t: t[None])
+    x, weights, seen, _ = zip(*batches, strict=True)
+
+    def together(tensors: Sequence[Tensor | None], usual: Sequence[Tensor]) -> Tensor | None:
+        if all(t is None for t in tensors):
+            return None
+        pairs = zip(tensors, usual, strict=True)
+        return torch.stack([default if t is None else t for t, default in pairs])
+
+    return Batch(
+        torch.stack(x),
+        together(weights, [torch.ones_like(t[..., 0]) for t in x]),
+        together(seen, [torch.ones_like(t, dtype=torch.bool) for t in x]),
+    )

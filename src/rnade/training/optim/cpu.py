@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from rnade.backends.cpu import threads as workers
 from rnade.backends.threads import kernel_threads
-from rnade.backends.updates import Counts, Rule
+from rnade.training.optim.forms import BETA_1, BETA_2, EPSILON, Counts, Rule, Step
 
 # Numbers of all models together below which a second thread costs more than it saves.
 SMALL = 200_000
@@ -52,47 +52,31 @@ def judge(
     _do(task, shares)
     norms = np.sqrt(squares.sum(0))
     finite = torch.from_numpy(np.isfinite(norms)) & torch.isfinite(loss)
-    failed = counts.active & ~finite
-    counts.skipped.add_(failed)
-    counts.in_a_row.add_(1).mul_(failed)
-    counts.log_likelihood.sub_(torch.where(finite, loss, 0.0))
-    counts.counted.add_(finite)
     scale = torch.ones_like(loss)
     if clip_norm is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
             factors = np.minimum(clip_norm / norms, 1.0)
         scale = torch.from_numpy(factors).to(loss.dtype)
-    return scale, finite & counts.active
+    return scale, counts.add(finite, loss)
 
 
-def update(
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    rule: Rule,
-    decays: Sequence[Tensor | None],
-    averages: Sequence[Tensor],
-    *,
-    rate: Float[Tensor, " M"],
-    scale: Float[Tensor, " M"],
-    usable: Bool[Tensor, " M"],
-    unbias: Float[Tensor, " 2"],
-    forget: Shaped[Tensor, ""],
-) -> None:
+def update(rule: Rule, gradients: Sequence[Tensor], step: Step) -> None:
     """Update parameters in place, with what the rule remembers, and averages if there are any."""
     kernels = _kernels()
     code = {"sgd": kernels.SGD, "momentum": kernels.MOMENTUM, "adam": kernels.ADAM}[rule.name]
-    p, g = [_by_model(t) for t in parameters], [_by_model(t) for t in gradients]
+    p, g = ([_by_model(t) for t in tensors] for tensors in (rule.parameters, gradients))
     first, second, average = (
-        [_by_model(t) for t in tensors] or p for tensors in (rule.first, rule.second, averages)
+        [_by_model(t) for t in tensors] or p
+        for tensors in (rule.first, rule.second, rule.averages)
     )
-    own = [
-        t.numpy() for t in (rate, scale, usable, rate if rule.momentum is None else rule.momentum)
-    ]
+    momentum = step.rate if rule.momentum is None else rule.momentum
+    own = [t.numpy() for t in (step.rate, step.scale, step.usable, momentum)]
     kind = p[0].dtype.type
-    constants = tuple(kind(value) for value in (*rule.constants, *unbias.tolist(), forget.item()))
+    changing = (*step.unbias.tolist(), step.forget.item())
+    constants = tuple(kind(value) for value in (BETA_1, BETA_2, EPSILON, *changing))
 
     def task(share: _Share) -> None:
-        for i, decay in enumerate(decays):
+        for i, decay in enumerate(rule.decays):
             kernels.update(
                 code,
                 *(share.of(arrays[i]) for arrays in (p, g, first, second, average)),
@@ -100,7 +84,7 @@ def update(
                 *own,
                 constants,
                 decay is not None,
-                bool(averages),
+                bool(rule.averages),
                 share.low,
                 share.high,
             )
@@ -142,6 +126,6 @@ def _by_model(t: Tensor) -> Any:
 
 
 def _kernels() -> Any:
-    from rnade.backends import _cpu_update
+    from rnade.training.optim import _cpu_kernels
 
-    return _cpu_update
+    return _cpu_kernels

@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rnade.backends.gpu import tiling
 from rnade.backends.gpu.launch import current, has_triton, interpreting
-from rnade.backends.updates import Counts, Rule
+from rnade.training.optim.forms import BETA_1, BETA_2, EPSILON, Counts, Rule, Step
 
-# Parameters that one update takes.
+# Parameters that one update takes, and models: what CUDA allows along the second axis of a grid.
 MOST_PARAMETERS = 7
+MOST_MODELS = 65_535
+# Elements that a program of an update takes, and those whose squares a program sums.
+UPDATE_BLOCK = 1024
+SQUARES_BLOCK = 4096
 
 
 def serves(parameters: Sequence[Tensor]) -> bool:
@@ -25,7 +28,7 @@ def serves(parameters: Sequence[Tensor]) -> bool:
     return (
         has_triton()
         and 1 <= len(parameters) <= MOST_PARAMETERS
-        and len(parameters[0]) <= tiling.UPDATE_MODELS
+        and len(parameters[0]) <= MOST_MODELS
         and all(t.dtype == torch.float32 and t.is_contiguous() for t in parameters)
         and all(t.device.type == "cuda" or interpreting() for t in parameters)
     )
@@ -40,7 +43,7 @@ def judge(
     """Factors that clip the gradients, and which models can use theirs; moves the counts on."""
     gradients = _by_model(gradients)
     M = len(loss)
-    cut = _Cut.of(gradients, tiling.SQUARES_BLOCK)
+    cut = _Cut.of(gradients, SQUARES_BLOCK)
     parts = loss.new_empty(M, cut.firsts[-1])
     scale, usable = torch.empty_like(loss), torch.empty_like(counts.active)
     with current(loss.device):
@@ -51,7 +54,7 @@ def judge(
             cut.firsts,
             parts,
             N=len(gradients),
-            BLOCK=tiling.SQUARES_BLOCK,
+            BLOCK=SQUARES_BLOCK,
             num_warps=4,
         )
         _kernels().verdict_kernel[(M,)](
@@ -70,48 +73,37 @@ def judge(
     return scale, usable
 
 
-def update(
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    rule: Rule,
-    decays: Sequence[Tensor | None],
-    averages: Sequence[Tensor],
-    *,
-    rate: Float[Tensor, " M"],
-    scale: Float[Tensor, " M"],
-    usable: Bool[Tensor, " M"],
-    unbias: Float[Tensor, " 2"],
-    forget: Shaped[Tensor, ""],
-) -> None:
+def update(rule: Rule, gradients: Sequence[Tensor], step: Step) -> None:
     """Update up to 7 parameters in place, with what the rule remembers, and averages if any."""
     gradients = _by_model(gradients)
-    cut = _Cut.of(gradients, tiling.UPDATE_BLOCK)
-    none = [rate] * len(parameters)
+    cut = _Cut.of(gradients, UPDATE_BLOCK)
+    rate = step.rate
+    none = [rate] * len(gradients)
     with current(rate.device):
         _kernels().update_kernel[(cut.firsts[-1], len(rate))](
-            tuple(parameters),
+            tuple(rule.parameters),
             tuple(gradients),
             tuple(rule.first or none),
             tuple(rule.second or none),
-            tuple(averages or none),
-            tuple(rate if decay is None else decay for decay in decays),
+            tuple(rule.averages or none),
+            tuple(rate if decay is None else decay for decay in rule.decays),
             cut.sizes,
             cut.strides,
             cut.firsts,
             rate,
-            scale,
-            usable.view(torch.uint8),
+            step.scale,
+            step.usable.view(torch.uint8),
             rate if rule.momentum is None else rule.momentum,
-            unbias,
-            forget,
-            N=len(parameters),
+            step.unbias,
+            step.forget,
+            N=len(gradients),
             RULE=rule.name,
-            DECAYED=tuple(decay is not None for decay in decays),
-            AVERAGED=bool(averages),
-            BETA_1=rule.constants[0],
-            BETA_2=rule.constants[1],
-            EPSILON=rule.constants[2],
-            BLOCK=tiling.UPDATE_BLOCK,
+            DECAYED=tuple(decay is not None for decay in rule.decays),
+            AVERAGED=bool(rule.averages),
+            BETA_1=BETA_1,
+            BETA_2=BETA_2,
+            EPSILON=EPSILON,
+            BLOCK=UPDATE_BLOCK,
             num_warps=4,
         )
 
@@ -126,7 +118,7 @@ class _Cut(NamedTuple):
     @staticmethod
     def of(gradients: Sequence[Tensor], block: int) -> "_Cut":
         sizes = [g[0].numel() for g in gradients]
-        firsts = itertools.accumulate((tiling.cdiv(n, block) for n in sizes), initial=0)
+        firsts = itertools.accumulate((-(-n // block) for n in sizes), initial=0)
         return _Cut(tuple(sizes), tuple(g.stride(0) for g in gradients), tuple(firsts))
 
 
@@ -137,6 +129,6 @@ def _by_model(gradients: Sequence[Tensor]) -> list[Tensor]:
 
 @functools.cache
 def _kernels() -> Any:
-    from rnade.backends import _gpu_update
+    from rnade.training.optim import _gpu_kernels
 
-    return _gpu_update
+    return _gpu_kernels

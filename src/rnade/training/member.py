@@ -1,0 +1,67 @@
+"""What a bank trains, and what it gives back."""
+
+from dataclasses import dataclass
+
+from rnade.batch import Batch
+from rnade.nn.bank import AbstractTrainable
+from rnade.training.recipe import Recipe
+from rnade.training.run import Diverged, HistoryRow
+from rnade.training.sources import AbstractMinibatches
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One model to be trained, or several that share rows and recipe.
+
+    Attributes
+    ----------
+    module : AbstractTrainable
+        One model with its starting weights, which are left as they are; or a bank of them, such
+        as the networks of all columns, each of which stops and keeps its best weights alone.
+    recipe : Recipe
+    source : AbstractMinibatches
+        Where its minibatches come from, such as `ShuffledRows`; it is left where it is. Members
+        that are given the same source see the same minibatches.
+    held_out : Batch, optional
+        Held-out rows, x of shape (Nv, D): the weights of the epoch that scores best on them are
+        kept. Without them the last weights are.
+    target : float, optional
+        Stop at the first epoch whose training log-likelihood is at least this.
+    """
+
+    module: AbstractTrainable
+    recipe: Recipe
+    source: AbstractMinibatches
+    held_out: Batch | None = None
+    target: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """One model after training.
+
+    Attributes
+    ----------
+    module : AbstractTrainable
+        With the weights that were kept.
+    history : list of dict
+        One row an epoch: epoch, rate, train, validation, seconds, skipped. Epoch 0 is the start.
+        "train" is the mean log-likelihood of the epoch's minibatches, as they were trained on (or
+        of all training rows, where there is a target).
+    best_epoch : int
+        Epoch of the weights that were kept.
+    best_score : float
+        Their validation log-likelihood (training, where there are no held-out rows); -inf if there
+        never was a finite one.
+    train_at_best : float
+        Their log-likelihood on all training rows (of fresh rows, on those drawn at the start).
+    diverged : Diverged or None
+        Where it was given up, if it was.
+    """
+
+    module: AbstractTrainable
+    history: list[HistoryRow]
+    best_epoch: int
+    best_score: float
+    train_at_best: float
+    diverged: Diverged | None

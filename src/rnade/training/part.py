@@ -1,0 +1,150 @@
+"""Some members of a bank as one run, and which members can be one."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from rnade.backends.threads import threads_for
+from rnade.nn.bank import AbstractTrainable
+from rnade.training.checkpoint import Checkpoint
+from rnade.training.interrupt import interruptible
+from rnade.training.member import Member, Trained
+from rnade.training.run import OWN_SETTINGS, Run
+from rnade.training.scoring import mean_log_likelihoods, side_by_side
+
+# Training rows on which the starting weights are scored.
+N_MONITORED = 2000
+# Copies of the parameters that a run holds: the weights, their gradients, what the optimiser
+# remembers (two), the running average, the best so far, and two for what is made on the way.
+PARAMETER_COPIES = 8
+
+V = TypeVar("V")
+
+
+class Part:
+    """Members that train as one run.
+
+    Parameters
+    ----------
+    members : sequence of Member
+        All members of the bank.
+    at : sequence of int
+        Places of those that are in this run.
+    name : str
+        Of its checkpoint.
+
+    Attributes
+    ----------
+    first : dict
+        Where in the run the models of each member begin, by its place.
+    checkpoint : Checkpoint or None
+        To be set before the run begins.
+    """
+
+    def __init__(self, members: Sequence[Member], at: Sequence[int], name: str) -> None:
+        self.at, self.name = list(at), name
+        self.checkpoint: Checkpoint | None = None
+        mine = [members[m] for m in at]
+        self.sizes = [member.module.n_models for member in mine]
+        self.first = dict(zip(at, itertools.accumulate(self.sizes, initial=0), strict=False))
+        # Members with the same source and the same held-out rows share minibatches and scores.
+        keys = [(id(member.source), *(id(t) for t in member.held_out or ())) for member in mine]
+        sets = dict(zip(keys, mine, strict=True))
+        place = {key: i for i, key in enumerate(sets)}
+        known = [member.source.known() for member in sets.values()]
+        held_out = [m.held_out for m in sets.values() if m.held_out is not None]
+        targets = self._each([member.target for member in mine])
+        self._everything = side_by_side(known)
+        monitored = side_by_side([rows.map(lambda t: t[:N_MONITORED]) for rows in known])
+        self.run = Run(
+            AbstractTrainable.stack([member.module for member in mine]),
+            [member.source.fork() for member in sets.values()],
+            self._each([place[key] for key in keys]),
+            self._each([member.recipe for member in mine]),
+            training=monitored if targets[0] is None else self._everything,
+            validation=side_by_side(held_out) if held_out else None,
+            targets=None if targets[0] is None else torch.tensor(targets, dtype=torch.float64),
+        )
+
+    def _each(self, values: Sequence[V]) -> list[V]:
+        """Give every model what its member has."""
+        return [v for v, n in zip(values, self.sizes, strict=True) for _ in range(n)]
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Sum over each member's models."""
+        owner = torch.as_tensor(self._each(range(len(self.at))))
+        return values.new_zeros(len(self.at)).index_add_(0, owner, values)
+
+    def halves(self) -> list[tuple[list[int], str]]:
+        """Places and names of two parts that are this one together."""
+        middle = len(self.at) // 2
+        return [(self.at[:middle], f"{self.name}-0"), (self.at[middle:], f"{self.name}-1")]
+
+    def advance(self, share: float, on_epoch: Callable[[], None]) -> bool:
+        """Train up to a `share` of the epochs; False if Ctrl-C ended it before."""
+        run = self.run
+        until = max(1, round(share * run.recipe.epochs))
+        with threads_for(run.n_torch_products), interruptible() as cancelled:
+            if not run.marks:
+                run.start()
+                on_epoch()
+            while not run.finished and run.epoch < until:
+                if not run.one_epoch(cancelled):
+                    return False
+                on_epoch()
+                if self.checkpoint is not None:
+                    self.checkpoint.write_if_due()
+            if self.checkpoint is not None:
+                self.checkpoint.write_if_due(last=True)
+        return True
+
+    def results(self, wanted: Sequence[tuple[int, int]]) -> list[Trained]:
+        """Some models, given as pairs of member and model, with the weights kept for them."""
+        run = self.run
+        run.finish()
+        at = [self.first[m] + model for m, model in wanted]
+        module = run.module if at == list(range(run.module.n_models)) else run.module[at]
+        with threads_for(run.n_torch_products):
+            train = mean_log_likelihoods(module, self._everything, run.source_of[at])
+        return [
+            Trained(
+                module[i],
+                history,
+                int(run.best_epoch[place]),
+                float(run.best_score[place]),
+                float(train[i]),
+                run.diverged.get(place),
+            )
+            for i, (place, history) in enumerate(zip(at, run.histories(at), strict=True))
+        ]
+
+
+def grouped(members: Sequence[Member], memory: int) -> list[list[int]]:
+    """Places of the members that can be one run, group by group, each within a memory budget."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for m, member in enumerate(members):
+        recipe, n = member.recipe, len(member.source.known().x)
+        common = recipe.with_changes(**dict.fromkeys(OWN_SETTINGS, 0.5))
+        key = (
+            *member.module.signature(),
+            common,
+            min(recipe.batch_size, n),
+            recipe.updates_per_epoch(n),
+            member.held_out is None,
+            member.target is None,
+        )
+        groups.setdefault(key, []).append(m)
+    return [piece for group in groups.values() for piece in _split(group, members, memory)]
+
+
+def _split(group: Sequence[int], members: Sequence[Member], memory: int) -> list[list[int]]:
+    """Cut a group into pieces that fit the memory, of nearly equal sizes."""
+    module = max((members[m].module for m in group), key=lambda module: module.n_models)
+    one = PARAMETER_COPIES * sum(p.numel() * p.element_size() for p in module.parameters())
+    most = max(1, memory // max(one, 1))
+    n_pieces = -(-len(group) // most)
+    cuts = [i * len(group) // n_pieces for i in range(n_pieces + 1)]
+    return [list(group[low:high]) for low, high in itertools.pairwise(cuts)]
