@@ -31,8 +31,8 @@ from rnade.data.patches import load_bsds300
 from rnade.nn import MixtureOfGaussiansModule
 from rnade.records import run_facts
 from rnade.training import PAPER_EM, EMSettings, fit_mixture
-from rnade.training.em_steps import GaussianSteps
-from rnade.training.starts import starting_components
+from rnade.training.em import starting_components
+from rnade.training.em.steps import GaussianSteps
 
 D, K, N = 63, 100, 100_000
 # What scikit-learn adds to variances; on patches it fails with none, and in float32 with 1e-6.

@@ -18,13 +18,9 @@ from rnade.nn import (
     RNADEModule,
 )
 from rnade.training import EMSettings, FreshRows, fit_mixture
-from rnade.training.em_steps import (
-    FactorSteps,
-    GaussianSteps,
-    not_below_floor,
-    steps_for,
-)
-from rnade.training.starts import starting_components
+from rnade.training.em import starting_components
+from rnade.training.em.matrices import not_below_floor
+from rnade.training.em.steps import FactorSteps, GaussianSteps, steps_for
 from tests.conftest import random_components
 
 PLAIN = EMSettings(max_iter=30, tol=0.0, patience=None)

@@ -8,10 +8,10 @@ from torch import Generator
 
 from rnade.batch import Batch
 from rnade.nn import MixtureOfFactorAnalyzersModule
-from rnade.training import EMSettings, em_bank, fit_mixture
-from rnade.training.em_bank import fit_sizes
-from rnade.training.nested_starts import nested_starts, symmetric, upper_pairs
-from rnade.training.sized import Size
+from rnade.training import EMSettings, fit_mixture
+from rnade.training.em import Size, fit_sizes, sizes
+from rnade.training.em.matrices import symmetric, upper_pairs
+from rnade.training.em.starts import clusters
 from tests.test_em import floor, make_rows
 
 SIZES = [Size(1, 2), Size(3, 1), Size(3, 5), Size(6, 2)]
@@ -24,23 +24,30 @@ def make_sets(n_sets=2, weights=False):
     for seed in range(n_sets):
         x = make_rows(seed, n=300 + 7 * seed)
         n, generator = 200 + seed, Generator().manual_seed(seed)
-        w = torch.rand(len(x), generator=generator).double() + 0.5
+        w = torch.rand(len(x), generator=generator).double() + 1
         sets.append(Batch(x[:n], w[:n] if weights else None))
         held_out.append(Batch(x[n:], w[n:] if weights else None))
     return sets, held_out
 
 
-def fitted(sets, sizes, settings, floor_value=1e-6, **options):
+def fitted(sets, tried, settings, floor_value=1e-6, **options):
     """Mixtures of all sizes; the seed of a set is its number."""
     least, seeds = floor(sets[0].x, floor_value), range(len(sets))
-    return fit_sizes(sets, sizes, settings, seeds=seeds, floor=least, **options)
+    return fit_sizes(sets, tried, settings, seeds=seeds, floor=least, **options)
+
+
+def started(x, n_rows, counts, seeds):
+    """Clusters as a search over sizes starts from them."""
+    generators = [Generator().manual_seed(seed) for seed in seeds]
+    uniform = [torch.rand(max(counts), generator=g, dtype=torch.float64) for g in generators]
+    return clusters(x, n_rows, counts, torch.stack(uniform), floor(x[0], 1e-6))
 
 
 def alone(rows, held_out, seed, size, settings, **options):
     """The same mixture, by EM for one, from the same start."""
     x = rows.x
     w = torch.ones(len(x)).double() if rows.weights is None else rows.weights
-    start = nested_starts(x[None], w[None], [size.n_components], [seed], floor(x, 1e-6))
+    start = started(x[None], w[None], [size.n_components], [seed])
     module = MixtureOfFactorAnalyzersModule(x.shape[1], *size).double()
     module.set_components(*start)
     outcome = fit_mixture(
@@ -61,15 +68,16 @@ def alone(rows, held_out, seed, size, settings, **options):
 @pytest.mark.parametrize("chunk", [None, 200])
 def test_each_mixture_is_as_if_fitted_alone(weights, chunk, monkeypatch):
     if chunk is not None:
-        monkeypatch.setitem(em_bank.CHUNK_ELEMENTS, "cpu", chunk * 130)
+        monkeypatch.setitem(sizes.CHUNK_ELEMENTS, "cpu", chunk * 130)
     sets, held_out = make_sets(weights=weights)
     found = fitted(sets, SIZES, PLAIN, held_out=held_out)
+    scores = found.progress
     for r, (rows, left) in enumerate(zip(sets, held_out, strict=True)):
         for g, size in enumerate(SIZES):
             module, outcome = alone(rows, left, r, size, PLAIN)
-            assert found.best_iterations[r, g] == outcome.best_epoch
-            assert found.best_scores[r, g] == pytest.approx(outcome.best_score, abs=1e-6)
-            assert found.train_at_best[r, g] == pytest.approx(outcome.train_at_best, abs=1e-6)
+            assert scores.best_iterations[r, g] == outcome.best_epoch
+            assert scores.best_scores[r, g] == pytest.approx(outcome.best_score, abs=1e-6)
+            assert scores.train_at_best[r, g] == pytest.approx(outcome.train_at_best, abs=1e-6)
             got = found.module(r, g).log_prob(left.x)
             torch.testing.assert_close(got, module.log_prob(left.x), rtol=0, atol=1e-5)
 
@@ -78,23 +86,23 @@ def test_each_mixture_is_as_if_fitted_alone(weights, chunk, monkeypatch):
 def test_each_mixture_stops_as_if_alone(settings):
     """Also after those that have stopped have left."""
     sets, held_out = make_sets(1)
-    found = fitted(sets, SIZES, settings, held_out=held_out)
+    scores = fitted(sets, SIZES, settings, held_out=held_out).progress
     outcomes = [alone(sets[0], held_out[0], 0, size, settings)[1] for size in SIZES]
-    assert found.best_iterations[0].tolist() == [outcome.best_epoch for outcome in outcomes]
+    assert scores.best_iterations[0].tolist() == [outcome.best_epoch for outcome in outcomes]
     assert len({len(outcome.history) for outcome in outcomes}) > 1
     np.testing.assert_allclose(
-        found.best_scores[0], [outcome.best_score for outcome in outcomes], atol=1e-6
+        scores.best_scores[0], [outcome.best_score for outcome in outcomes], atol=1e-6
     )
 
 
 def test_stops_at_its_target():
     sets, _ = make_sets()
-    full = fitted(sets, SIZES, PLAIN)
+    full = fitted(sets, SIZES, PLAIN).progress
     targets = full.best_scores - 0.05
-    found = fitted(sets, SIZES, PLAIN, targets=targets)
-    assert (found.best_scores >= targets).all()
-    assert (found.best_iterations < full.best_iterations).all()
-    assert (found.best_scores < full.best_scores).all()
+    scores = fitted(sets, SIZES, PLAIN, targets=targets).progress
+    assert (scores.best_scores >= targets).all()
+    assert (scores.best_iterations < full.best_iterations).all()
+    assert (scores.best_scores < full.best_scores).all()
 
 
 def test_one_component_agrees_with_factor_analysis():
@@ -102,17 +110,17 @@ def test_one_component_agrees_with_factor_analysis():
     X = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 6)) + 0.8 * rng.normal(size=(500, 6))
     x = torch.as_tensor(X - X.mean(0))
     settings = EMSettings(max_iter=3000, tol=1e-9, patience=None)
-    found = fitted([Batch(x)], [Size(1, 3), Size(1, 1)], settings, 1e-8)
+    scores = fitted([Batch(x)], [Size(1, 3), Size(1, 1)], settings, 1e-8).progress
     for g, q in enumerate((3, 1)):
         other = FactorAnalysis(q, svd_method="lapack", tol=1e-4, max_iter=5000).fit(x.numpy())
-        assert found.best_scores[0, g] == pytest.approx(other.score(x.numpy()), abs=1e-3)
+        assert scores.best_scores[0, g] == pytest.approx(other.score(x.numpy()), abs=1e-3)
 
 
 def test_more_components_than_rows_end_in_a_usable_mixture():
     x = make_rows(0, n=30, D=3)
     x[:10] = x[0]
-    sizes = [Size(40, 2), Size(2, 3)]
-    found = fitted([Batch(x[:20])], sizes, PLAIN, 1e-4, held_out=[Batch(x[20:])])
+    both = [Size(40, 2), Size(2, 3)]
+    found = fitted([Batch(x[:20])], both, PLAIN, 1e-4, held_out=[Batch(x[20:])])
     for g in range(2):
         assert torch.isfinite(found.module(0, g).log_prob(x)).all()
 
@@ -122,7 +130,7 @@ def test_dead_components_are_revived():
     generator = Generator().manual_seed(0)
     x = torch.randn(400, 2, dtype=torch.float64, generator=generator)
     x[200:] += 20
-    search = em_bank._Search(
+    search = sizes._Search(
         [Batch(x)], [], [Size(2, 1), Size(3, 2)], PLAIN, [0], floor(x, 1e-6), None
     )
     mu = search.now.mu.clone()
@@ -135,7 +143,7 @@ def test_dead_components_are_revived():
     assert now.mu[0, 1].min() > 15
     torch.testing.assert_close(now.alpha[0, :2].sum(), torch.tensor(1.0, dtype=torch.float64))
     found = search.run()
-    assert found.best_scores[0, 0] > -5
+    assert found.progress.best_scores[0, 0] > -5
     assert found.outcome(0, 0).history[0]["revived"] == 1
     assert found.outcome(0, 1).history[-1]["revived"] == 0
 
@@ -152,9 +160,9 @@ def test_starts_are_clusters():
     """Centres are means of the rows nearest to them, and depend on their own set alone."""
     sets = [make_rows(0, n=200), make_rows(1, n=200)]
     x = torch.stack(sets)
-    w = torch.full((2, 200), 1 / 200, dtype=torch.float64)
-    alpha, mu, covariance = nested_starts(x, w, [2, 5], [3, 4], floor(sets[0], 1e-6))
-    one = nested_starts(x[1:], w[1:], [5], [4], floor(sets[0], 1e-6))
+    w = torch.ones(2, 200, dtype=torch.float64)
+    alpha, mu, covariance = started(x, w, [2, 5], [3, 4])
+    one = started(x[1:], w[1:], [5], [4])
     torch.testing.assert_close(mu[1, 2:], one.mu[0])
     torch.testing.assert_close(covariance[1, 2:], one.covariance[0])
     torch.testing.assert_close(alpha[:, 2:].sum(1), torch.ones(2, dtype=torch.float64))
@@ -172,9 +180,9 @@ def test_starts_are_clusters():
 def test_rows_without_weight_are_no_centres():
     x = make_rows(0, n=50)
     w = torch.zeros(1, 50, dtype=torch.float64)
-    w[0, :10] = 0.1
+    w[0, :10] = 1
     far = torch.cat([x[:10], x[10:] + 100])
-    _, mu, _ = nested_starts(far[None], w, [4], [0], floor(x, 1e-6))
+    _, mu, _ = started(far[None], w, [4], [0])
     assert mu.abs().max() < 50
 
 

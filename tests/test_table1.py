@@ -62,7 +62,7 @@ def test_models_learn_a_known_density(fit):
 def test_the_grid_is_searched_in_every_fold():
     protocol = Protocol(PART[:3], recipe={"epochs": 3})
     members = paper_members("laplace", FOLDS, CPU, protocol)
-    assert [m.rows.seed for m in members] == [0, 1] * 3
+    assert [m.source.seed for m in members] == [0, 1] * 3
     assert [(m.recipe.learning_rate, m.recipe.weight_decay) for m in members[::2]] == [
         setting[1:] for setting in PART[:3]
     ]

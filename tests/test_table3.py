@@ -30,7 +30,7 @@ from rnade.reproduce.speech_models import SpeechDensity, fit
 from rnade.reproduce.speech_rows import PAPER_SPEECH, ROWS, SHOWN, mixture, quick, rnade
 from rnade.reproduce.speech_tables import choose, lay_out
 from rnade.training import EMSettings, Recipe, fit_mixture
-from rnade.training.em_steps import steps_for
+from rnade.training.em.steps import steps_for
 from tests.test_data_speech import RATE, riff, sphere
 
 # ---------------------------------------------------------------- made-up speech

@@ -14,7 +14,7 @@ from rnade.estimators.parameters import estimator
 from rnade.exceptions import SingularDataError
 from rnade.nn import GaussianModule
 from rnade.training import Outcome
-from rnade.training.em_steps import not_below_floor
+from rnade.training.em.matrices import not_below_floor
 from rnade.typing import Array
 
 

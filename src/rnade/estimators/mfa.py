@@ -13,8 +13,7 @@ from rnade.estimators.parameters import estimator
 from rnade.nn import AbstractGaussianMixture, MixtureOfFactorAnalyzersModule
 from rnade.progress import training_bar
 from rnade.training import Outcome
-from rnade.training.em_bank import fit_sizes
-from rnade.training.sized import Size
+from rnade.training.em import Size, fit_sizes
 
 
 @estimator

@@ -16,8 +16,8 @@ from rnade.estimators.settings import scale_floors
 from rnade.nn import AbstractGaussianMixture
 from rnade.progress import training_bar
 from rnade.training import EMSettings, Outcome, fit_mixture
-from rnade.training.em import n_products
-from rnade.training.starts import STARTS, starting_components
+from rnade.training.em import STARTS, starting_components
+from rnade.training.em.loop import n_products
 from rnade.typing import Array
 
 # The paper's ranges: even numbers of components up to this, even numbers of factors up to D.

@@ -11,7 +11,7 @@ class MixtureOfGaussiansModule(AbstractGaussianMixture):
     r"""Mixture of K Gaussians with full covariances, each kept as its Cholesky factor.
 
     The untrained module has K standard normal components of equal weight: EM starts from
-    components set by `set_components` (see `rnade.training.starts`).
+    components set by `set_components` (see `rnade.training.em.starts`).
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from rnade.nn.base import AbstractDensity
 from rnade.reproduce.residuals import factor_of_covariance
 from rnade.serialisation import read_model, write_model
 from rnade.training import EMSettings, FreshRows, Outcome, fit_mixture, make_recipe, train
-from rnade.training.starts import starting_components
+from rnade.training.em import starting_components
 
 Settings = dict[str, Any]
 

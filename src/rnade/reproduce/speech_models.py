@@ -17,7 +17,7 @@ from rnade.reproduce.residuals import Residuals
 from rnade.reproduce.speech_data import FoldWindows
 from rnade.reproduce.statistics import log_mean_density
 from rnade.training import EMSettings, Member, Recipe, ShuffledRows, Trained, fit_mixture
-from rnade.training.starts import starting_components
+from rnade.training.em import starting_components
 from rnade.typing import Array
 
 Settings = dict[str, Any]

@@ -12,8 +12,7 @@ from torch import Tensor
 from rnade.batch import Batch
 from rnade.reproduce.uci_folds import Fitted, FoldRows
 from rnade.training import EMSettings
-from rnade.training.em_bank import fit_sizes
-from rnade.training.sized import Size, Sized
+from rnade.training.em import Size, Sized, fit_sizes
 
 # Section 4.1: even numbers of components, and even numbers of factors from 2 to D.
 COMPONENTS = range(2, 51, 2)
@@ -70,12 +69,13 @@ def _fitted(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> Ite
         held_out=[Batch(tensor(f.validation)) for f in folds],
         floor=floor,
     )
-    chosen = searched.best_scores.argmax(1).tolist()
+    scores = searched.progress
+    chosen = scores.best_scores.argmax(1).tolist()
     # Every chosen size is fitted in every fold, and stops at once where it is not wanted.
     unique = sorted(set(chosen))
     targets = torch.full((len(folds), len(unique)), -torch.inf, dtype=torch.float64)
     for k, g in enumerate(chosen):
-        targets[k, unique.index(g)] = searched.train_at_best[k, g]
+        targets[k, unique.index(g)] = scores.train_at_best[k, g]
     again = fit_sizes(
         [Batch(tensor(f.all_training)) for f in folds],
         [sizes[g] for g in unique],
@@ -89,10 +89,10 @@ def _fitted(folds: Sequence[FoldRows], device: torch.device, quick: bool) -> Ite
         details = {
             "n_components": sizes[g].n_components,
             "n_factors": sizes[g].n_factors,
-            "validation": float(searched.best_scores[k, g]),
-            "train_at_best": float(searched.train_at_best[k, g]),
-            "best_iteration": int(searched.best_iterations[k, g]),
-            "retrained_iterations": int(again.best_iterations[k, last]),
+            "validation": float(scores.best_scores[k, g]),
+            "train_at_best": float(scores.train_at_best[k, g]),
+            "best_iteration": int(scores.best_iterations[k, g]),
+            "retrained_iterations": int(again.progress.best_iterations[k, last]),
             "before_retraining": float(_scores(searched, k, g, fold).mean()),
             "n_sizes": len(sizes),
         }

@@ -10,13 +10,14 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from rnade.exceptions import SingularDataError
 from rnade.nn.mfa import MixtureOfFactorAnalyzersModule
 from rnade.nn.mixture import AbstractGaussianMixture, triangle_blocks
 from rnade.nn.mog import MixtureOfGaussiansModule
+from rnade.training.em.matrices import not_below_floor
 
 # A component that explains less than this many rows is dead.
 DEAD_ROWS = 1e-3
@@ -79,24 +80,43 @@ class FactorSums(Sums):
 S = TypeVar("S", bound=Sums)
 
 
-class GaussianTarget(NamedTuple):
-    """Parameters that maximise the expected log-likelihood, in the form that is averaged."""
+class GaussianComponents(NamedTuple):
+    """Parameters of K Gaussians in each of M models, in the form that minibatches average."""
 
-    alpha: Tensor
-    mu: Tensor
-    covariance: Tensor
-
-
-class FactorTarget(NamedTuple):
-    """Parameters that maximise the expected log-likelihood, in the form that is averaged."""
-
-    alpha: Tensor
-    mu: Tensor
-    Lambda: Tensor
-    psi: Tensor
+    alpha: Float[Tensor, "M K"]
+    mu: Float[Tensor, "M K D"]
+    covariance: Float[Tensor, "M K D D"]
 
 
-T = TypeVar("T", GaussianTarget, FactorTarget)
+class FactorComponents(NamedTuple):
+    """Parameters of K factor analysers in each of M models, in the form that is averaged."""
+
+    alpha: Float[Tensor, "M K"]
+    mu: Float[Tensor, "M K D"]
+    Lambda: Float[Tensor, "M K D q"]
+    psi: Float[Tensor, "M K D"]
+
+    def where(self, chosen: Bool[Tensor, "M K"], other: "FactorComponents") -> "FactorComponents":
+        """The `chosen` components, and another's for the rest."""
+        pairs = zip(self, other, strict=True)
+        return FactorComponents(
+            *[torch.where(chosen.view(*chosen.shape, *[1] * (a.ndim - 2)), a, b) for a, b in pairs]
+        )
+
+    def of(self, at: Tensor) -> "FactorComponents":
+        """Some components of every model."""
+        return FactorComponents(*[t[:, at] for t in self])
+
+    @torch.no_grad()
+    def give_to(self, module: MixtureOfFactorAnalyzersModule) -> None:
+        """Make them the module's own."""
+        module.log_alpha.copy_(self.alpha.log())
+        module.mu.copy_(self.mu)
+        module.Lambda.copy_(self.Lambda)
+        module.log_psi.copy_(self.psi.log())
+
+
+T = TypeVar("T", GaussianComponents, FactorComponents)
 
 
 class AbstractSteps(abc.ABC, Generic[S, T]):
@@ -110,7 +130,7 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
     """
 
     def __init__(self, module: AbstractGaussianMixture, floor: Float[Tensor, " D"]) -> None:
-        self._mixture = module
+        self.module = module
         self.floor = floor.to(module.device, torch.float64)
         self._has_floor = bool((self.floor > 0).all())
         shape = module.n_models, module.n_components
@@ -122,7 +142,7 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
 
         Rows and weights may be on another device: they pass through the module's in chunks.
         """
-        module, sums_of = self._mixture, self._prepared()
+        module, sums_of = self.module, self._prepared()
         n = module.chunk_rows()
         total = None
         for x, w in zip(torch.split(rows, n), torch.split(weights, n), strict=True):
@@ -187,7 +207,7 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
 
     def _joint(self) -> Callable[[Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]:
         """Responsibilities (times weights) of shape (M, B, K), and what all sums have."""
-        log_joint_of, M = self._mixture.log_joint(), self._mixture.n_models
+        log_joint_of, M = self.module.log_joint(), self.module.n_models
 
         def joint(x: Tensor, weights: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             log_joint = log_joint_of(x)
@@ -204,7 +224,7 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
         return joint
 
 
-class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
+class GaussianSteps(AbstractSteps[GaussianSums, GaussianComponents]):
     """EM for a mixture of Gaussians with full covariances.
 
     Parameters
@@ -218,6 +238,8 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
         With more than D of them a component of few rows keeps a volume.
     """
 
+    module: MixtureOfGaussiansModule
+
     def __init__(
         self,
         module: MixtureOfGaussiansModule,
@@ -225,7 +247,6 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
         shrinkage: float = 0.0,
     ) -> None:
         super().__init__(module, floor)
-        self.module = module
         self.shrinkage = shrinkage
 
     def _prepared(self) -> Callable[[Tensor, Tensor], GaussianSums]:
@@ -244,12 +265,12 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
 
         return sums_of
 
-    def current(self) -> GaussianTarget:
+    def current(self) -> GaussianComponents:
         """Copies of the module's parameters, in float64."""
         m, L = self.module, self.module.L.detach().double()
-        return GaussianTarget(_copy(m.log_alpha).exp(), _copy(m.mu), L @ L.mT)
+        return GaussianComponents(_copy(m.log_alpha).exp(), _copy(m.mu), L @ L.mT)
 
-    def maximised(self, sums: GaussianSums) -> GaussianTarget:
+    def maximised(self, sums: GaussianSums) -> GaussianComponents:
         """Weighted means and covariances, the latter not below the floor in any direction."""
         n = sums.n.clamp_min(DEAD_ROWS)[..., None]
         mu = sums.first / n
@@ -264,13 +285,13 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
             covariance = not_below_floor(covariance, self.floor)
         alive = (sums.n > DEAD_ROWS)[..., None]
         old = self.current()
-        return GaussianTarget(
+        return GaussianComponents(
             sums.n / sums.weight[:, None],
             torch.where(alive, mu, old.mu),
             torch.where(alive[..., None], covariance, old.covariance),
         )
 
-    def take(self, target: GaussianTarget) -> None:
+    def take(self, target: GaussianComponents) -> None:
         """Give the module these parameters; what fails is noted on the device, for `check`."""
         self.module.log_alpha.copy_(target.alpha.log())
         self.module.mu.copy_(target.mu)
@@ -279,12 +300,10 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianTarget]):
         self.module.L.copy_(L)
 
 
-class FactorSteps(AbstractSteps[FactorSums, FactorTarget]):
+class FactorSteps(AbstractSteps[FactorSums, FactorComponents]):
     """EM for a mixture of factor analysers (Ghahramani and Hinton, 1996, section 3)."""
 
-    def __init__(self, module: MixtureOfFactorAnalyzersModule, floor: Float[Tensor, " D"]) -> None:
-        super().__init__(module, floor)
-        self.module = module
+    module: MixtureOfFactorAnalyzersModule
 
     def _prepared(self) -> Callable[[Tensor, Tensor], FactorSums]:
         joint, posterior = self._joint(), self.module.posterior()
@@ -307,14 +326,14 @@ class FactorSteps(AbstractSteps[FactorSums, FactorTarget]):
 
         return sums_of
 
-    def current(self) -> FactorTarget:
+    def current(self) -> FactorComponents:
         """Copies of the module's parameters, in float64."""
         m = self.module
-        return FactorTarget(
+        return FactorComponents(
             _copy(m.log_alpha).exp(), _copy(m.mu), _copy(m.Lambda), _copy(m.log_psi).exp()
         )
 
-    def maximised(self, sums: FactorSums) -> FactorTarget:
+    def maximised(self, sums: FactorSums) -> FactorComponents:
         """Regress x on the factors and a constant; what is left is noise, not below the floor."""
         alive = (sums.n > DEAD_ROWS)[..., None]
         n = sums.n.clamp_min(DEAD_ROWS)[..., None]
@@ -334,25 +353,21 @@ class FactorSteps(AbstractSteps[FactorSums, FactorTarget]):
         weights = torch.linalg.solve(z_z, x_z, left=False)  # (M, K, D, q + 1)
         noise = sums.squares / n - (weights * x_z).sum(-1)
         old = self.current()
-        return FactorTarget(
+        return FactorComponents(
             sums.n / sums.weight[:, None],
             torch.where(alive, weights[..., -1], old.mu),
             torch.where(alive[..., None], weights[..., :-1], old.Lambda),
             torch.where(alive, torch.maximum(noise, self.floor), old.psi),
         )
 
-    def take(self, target: FactorTarget) -> None:
+    def take(self, target: FactorComponents) -> None:
         """Give the module these parameters, after a look at them."""
         if bool((target.psi <= 0).any()):
             raise SingularDataError(
                 "The noise of a column became 0 in a component: its rows lie in a plane, or are"
                 " too few. Use fewer components or factors, or a sigma_floor above 0."
             )
-        m = self.module
-        m.log_alpha.copy_(target.alpha.log())
-        m.mu.copy_(target.mu)
-        m.Lambda.copy_(target.Lambda)
-        m.log_psi.copy_(target.psi.log())
+        target.give_to(self.module)
 
 
 def _copy(t: Tensor) -> Tensor:
@@ -370,26 +385,3 @@ def steps_for(
     if isinstance(module, MixtureOfFactorAnalyzersModule):
         return FactorSteps(module, floor)
     raise TypeError(f"There is no EM for a {type(module).__name__}.")
-
-
-def not_below_floor(
-    covariance: Float[Tensor, "*K D D"], floor: Float[Tensor, " D"]
-) -> Float[Tensor, "*K D D"]:
-    """Raise covariances to at least diag(floor) in every direction.
-
-    With columns in units of the floor, eigenvalues below 1 become 1. That is the covariance of
-    the greatest likelihood under this bound, so that EM still never goes down. An eigenvalue
-    decomposition is made only of those matrices that need it.
-    """
-    if not bool((floor > 0).all()):
-        return covariance
-    root = floor.sqrt()
-    units = root[:, None] * root
-    scaled = covariance / units
-    eye = torch.eye(len(floor), dtype=floor.dtype, device=floor.device)
-    _, low = torch.linalg.cholesky_ex(scaled - eye)
-    low = low > 0
-    if bool(low.any()):
-        values, vectors = torch.linalg.eigh(scaled[low])
-        scaled[low] = (vectors * values.clamp_min(1)[..., None, :]) @ vectors.mT
-    return scaled * units

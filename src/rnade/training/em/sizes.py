@@ -8,11 +8,10 @@ factors whose loadings are 0, which EM leaves at 0.
 The maximisation step needs no sums over factors: the factors are linear in the rows, so that each
 component's weighted mean and covariance tell all. That costs O(D^2) for each row and component
 whatever the number of factors: right for tables of few columns and a search over sizes, which
-`em_steps`, in O(D q), is not made for.
+`steps`, in O(D q), is not made for.
 """
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -24,13 +23,13 @@ from torch import Generator, Tensor
 from rnade.batch import Batch
 from rnade.nn.mfa import factors_of
 from rnade.nn.mixture import BLOCK, log_joint_of_factors
-from rnade.training.em import EMSettings
-from rnade.training.em_steps import DEAD_ROWS
-from rnade.training.nested_starts import nested_starts, symmetric, upper_pairs
+from rnade.training.em.matrices import spd_inverse, symmetric, upper_pairs
+from rnade.training.em.progress import EMSettings, Progress
+from rnade.training.em.sized import Layout, Size, Sized
+from rnade.training.em.starts import N_CLUSTERED, clusters, some_rows
+from rnade.training.em.steps import DEAD_ROWS, FactorComponents
 from rnade.training.run import HistoryRow
-from rnade.training.scoring import side_by_side
-from rnade.training.sized import Components, Layout, Size, Sized
-from rnade.training.starts import N_CLUSTERED
+from rnade.training.scoring import row_counts, side_by_side
 
 # Numbers in the largest array that a step makes, by device.
 CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**28}
@@ -103,66 +102,44 @@ class _Search:
         self.sizes, self.settings, self.floor = list(sizes), settings, floor.to(x)
         self.training = side_by_side(sets)
         self.validation = side_by_side(held_out) if held_out else None
-        self.n_rows = torch.tensor([[len(s.x)] for s in sets], dtype=x.dtype, device=x.device)
-        R, G = len(sets), len(sizes)
+        self.n_rows = torch.stack([row_counts(rows).sum(0, keepdim=True) for rows in sets])
+        if targets is None:
+            targets = x.new_full((len(sets), len(sizes)), math.inf)
+        self.progress = Progress(settings, targets.to(x))
         self.layout = Layout(sizes, x.device)
         self.now = self._start(seeds)
-        self.kept = Components(*[t.clone() for t in self.now])
+        self.kept = FactorComponents(*[t.clone() for t in self.now])
         self.at = torch.arange(self.now.alpha.shape[1], device=x.device)  # places among the kept
-        self.best_scores = torch.full((R, G), -math.inf, dtype=x.dtype, device=x.device)
-        self.train_at_best = self.best_scores.clone()
-        self.best_iterations = torch.zeros(R, G, dtype=torch.int64, device=x.device)
-        self.targets = torch.full_like(self.best_scores, math.inf)
-        if targets is not None:
-            self.targets = targets.to(x)
-        self.before = self.best_scores.clone()
-        self.revived = torch.zeros_like(self.best_iterations)
-        self.curves: list[Tensor] = []
-        self.running = torch.ones(R, G, dtype=torch.bool, device=x.device)
-        self.live = torch.arange(G, device=x.device)  # sizes of which a mixture still trains
+        self.revived = torch.zeros_like(self.progress.best_iterations)
+        self.live = torch.arange(len(sizes), device=x.device)  # of which a mixture still trains
 
     def run(self, on_epoch: Callable[[HistoryRow], None] | None = None) -> Sized:
         """Iterate until every mixture has stopped."""
-        began, seconds = time.perf_counter(), []
+        progress = self.progress
         for iteration in range(self.settings.max_iter + 1):
             moments = self._expectation()
             self._look(iteration, moments.log_likelihood)
-            seconds.append(time.perf_counter() - began)
             if on_epoch is not None:
-                on_epoch(self._row(iteration))
-            if iteration == self.settings.max_iter or not bool(self.running.any()):
+                held_out = None if self.validation is None else float(progress.best_scores.max())
+                train = float(progress.train_at_best.max())
+                on_epoch({"epoch": iteration, "train": train, "validation": held_out})
+            if iteration == self.settings.max_iter or not bool(progress.running.any()):
                 break
             self.now = self._maximised(moments)
             self._pack()
-        return Sized(
-            self.sizes,
-            self.kept,
-            self.best_scores,
-            self.train_at_best,
-            self.best_iterations,
-            torch.stack(self.curves).cpu(),
-            seconds,
-        )
+        return Sized(self.sizes, self.kept, progress)
 
-    def _row(self, iteration: int) -> HistoryRow:
-        """What a progress bar shows."""
-        held_out = None if self.validation is None else float(self.best_scores.max())
-        return {
-            "epoch": iteration,
-            "train": float(self.train_at_best.max()),
-            "validation": held_out,
-        }
-
-    def _start(self, seeds: Sequence[int]) -> Components:
+    def _start(self, seeds: Sequence[int]) -> FactorComponents:
         """Clusters of each number of components; of their correlations the largest factors."""
         counts = sorted({size.n_components for size in self.sizes})
         x, weights, *_ = self.training
         assert weights is not None
-        if x.shape[1] > N_CLUSTERED:
-            some = torch.randperm(x.shape[1], generator=Generator().manual_seed(seeds[0]))
-            some = some[:N_CLUSTERED].to(x.device)
-            x, weights = x[:, some], weights[:, some]
-        alpha, mu, covariance = nested_starts(x, weights, counts, seeds, self.floor)
+        generators = [Generator().manual_seed(seed) for seed in seeds]
+        uniform = [torch.rand(counts[-1], generator=g, dtype=torch.float64) for g in generators]
+        x, n_rows = some_rows(
+            x, weights * self.n_rows, N_CLUSTERED, Generator().manual_seed(seeds[0])
+        )
+        alpha, mu, covariance = clusters(x, n_rows, counts, torch.stack(uniform).to(x), self.floor)
         first = dict(zip(counts, torch.tensor([0, *counts]).cumsum(0).tolist(), strict=False))
         at = torch.cat([torch.arange(first[K], first[K] + K) for K, _ in self.sizes]).to(mu.device)
         most = max(size.n_factors for size in self.sizes)
@@ -172,7 +149,7 @@ class _Search:
             of_factors[q] = F.pad(Lambda, (0, most - q)), torch.maximum(psi, self.floor)
         pieces = [[t[:, first[K] : first[K] + K] for t in of_factors[q]] for K, q in self.sizes]
         Lambda, psi = (torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))
-        return Components(alpha[:, at], mu[:, at], Lambda, psi)
+        return FactorComponents(alpha[:, at], mu[:, at], Lambda, psi)
 
     # ---------------------------------------------------------------- the two steps
 
@@ -215,7 +192,7 @@ class _Search:
             log_joint = log_joint_of(x[:, rows])
             yield rows, log_joint, self.layout.by_mixture(log_joint, -math.inf).logsumexp(-1)
 
-    def _maximised(self, moments: _Moments) -> Components:
+    def _maximised(self, moments: _Moments) -> FactorComponents:
         """Regress each component's rows on its factors; what is left is noise.
 
         With z the factors' posterior mean given u = x - mu, z = B u: its covariance with u and
@@ -231,7 +208,7 @@ class _Search:
         u_z = S @ B.mT
         loadings = u_z @ spd_inverse(posterior + B @ u_z)
         noise = S.diagonal(dim1=-2, dim2=-1) - (loadings * u_z).sum(-1)
-        moved = Components(
+        moved = FactorComponents(
             n / self.n_rows,
             mean - (loadings @ (B @ (mean - mu)[..., None]))[..., 0],
             loadings,
@@ -242,7 +219,7 @@ class _Search:
         moved = moved.where(alive, self.now._replace(alpha=moved.alpha))
         return moved if bool(alive.all()) else self._revived(moved, alive, moments.worst)
 
-    def _revived(self, now: Components, alive: Tensor, worst: Tensor) -> Components:
+    def _revived(self, now: FactorComponents, alive: Tensor, worst: Tensor) -> FactorComponents:
         """Put one dead component of each mixture on its least likely row.
 
         With the shape of the mixture's heaviest component, as `AbstractSteps.revive` does.
@@ -263,59 +240,37 @@ class _Search:
         alpha[which, here] = share[which, 0]
         mu[which, here] = worst[which, mixture]
         Lambda[which, here], psi[which, here] = Lambda[which, like], psi[which, like]
-        return Components(alpha, mu, Lambda, psi)
+        return FactorComponents(alpha, mu, Lambda, psi)
 
     # ---------------------------------------------------------------- who goes on
 
     def _look(self, iteration: int, train: Tensor) -> None:
         """Keep the parameters of the mixtures that score best; stop those that are done."""
-        live, settings = self.live, self.settings
-        scores = train
+        held_out = None
         if self.validation is not None:
-            weights = self.validation.weights
+            x, weights, *_ = self.validation
             assert weights is not None
-            scores = torch.zeros_like(train)
-            for rows, _, log_p in self._densities(self.validation.x):
-                scores += (log_p * weights[:, rows, None]).sum(1)
-        curves = torch.full((3, *self.best_scores.shape), math.nan).to(train)
-        curves[2] = self.revived
-        curves[0][:, live] = torch.where(self.running, train, math.nan)
-        if self.validation is not None:
-            curves[1][:, live] = torch.where(self.running, scores, math.nan)
-        self.curves.append(curves)
-        better = self.running & torch.isfinite(scores)
-        if self.validation is not None:
-            better &= scores > self.best_scores[:, live]
-        for kept, new in (
-            (self.best_scores, scores),
-            (self.train_at_best, train),
-            (self.best_iterations, torch.full_like(self.best_iterations[:, live], iteration)),
-        ):
-            kept[:, live] = torch.where(better, new, kept[:, live])
-        chosen = self.now.where(self.layout.to_components(better), self.kept.of(self.at))
-        for kept, new in zip(self.kept, chosen, strict=True):
+            pieces = self._densities(x)
+            scores = [(log_p * weights[:, rows, None]).sum(1) for rows, _, log_p in pieces]
+            held_out = self._of_all(torch.stack(scores).sum(0))
+        better = self.progress.look(iteration, self._of_all(train), held_out, self.revived)
+        chosen = self.layout.to_components(better[:, self.live])
+        best = self.now.where(chosen, self.kept.of(self.at))
+        for kept, new in zip(self.kept, best, strict=True):
             kept[:, self.at] = new
-        done = (train - self.before < settings.tol) | (train >= self.targets[:, live])
-        if settings.patience is not None:
-            done |= iteration - self.best_iterations[:, live] >= settings.patience
-        self.running &= ~done
-        self.before = train
+
+    def _of_all(self, values: Tensor) -> Tensor:
+        """Values of the live sizes, (R, live), for all sizes, (R, G); NaN for those that left."""
+        everyone = torch.full_like(self.progress.best_scores, math.nan)
+        everyone[:, self.live] = values
+        return everyone
 
     def _pack(self) -> None:
         """Go on with the sizes that some set still trains, once they are half of those here."""
-        wanted = self.running.any(0)
+        wanted = self.progress.running[:, self.live].any(0)
         if 2 * int(wanted.sum()) > len(wanted):
             return
         components = self.layout.to_components(wanted).nonzero()[:, 0]
         self.now, self.at = self.now.of(components), self.at[components]
         self.live = self.live[wanted]
-        self.running, self.before = self.running[:, wanted], self.before[:, wanted]
         self.layout = Layout([self.sizes[g] for g in self.live.tolist()], self.at.device)
-
-
-def spd_inverse(matrices: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
-    """Inverses of positive definite matrices, all at once on a GPU too."""
-    L = torch.linalg.cholesky(matrices)
-    eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand_as(L)
-    inverse: Tensor = torch.linalg.solve_triangular(L, eye, upper=False)
-    return inverse.mT @ inverse

@@ -1,0 +1,163 @@
+"""The EM loop for mixtures: all rows at once or minibatches, with early stopping.
+
+A bank of M mixtures (restarts) shares every pass over the rows.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from rnade.backends.threads import threads_for
+from rnade.batch import Batch
+from rnade.nn.mixture import AbstractGaussianMixture
+from rnade.training.em.progress import EMSettings, Progress
+from rnade.training.em.steps import DEAD_ROWS, AbstractSteps, Sums, steps_for
+from rnade.training.optim.plain import per_model
+from rnade.training.run import HistoryRow
+from rnade.training.scoring import mean_log_likelihoods, row_counts, side_by_side
+from rnade.training.sgd import Outcome
+from rnade.training.sources import AbstractMinibatches, ShuffledRows
+
+# Rows of which the most unlikely takes in a dead component.
+N_CANDIDATES = 2000
+
+
+@torch.no_grad()
+def fit_mixture(
+    module: AbstractGaussianMixture,
+    rows: Float[Tensor, "N D"] | AbstractMinibatches,
+    settings: EMSettings,
+    *,
+    floor: Float[Tensor, " D"],
+    generator: Generator,
+    shrinkage: float = 0.0,
+    validation: Float[Tensor, "Nv D"] | None = None,
+    weights: Float[Tensor, " N"] | None = None,
+    validation_weights: Float[Tensor, " Nv"] | None = None,
+    target: float | None = None,
+    on_epoch: Callable[[HistoryRow], None] | None = None,
+) -> Outcome:
+    """Fit a mixture, started already, in place, and keep the parameters that score best.
+
+    Parameters
+    ----------
+    module : AbstractGaussianMixture
+        One mixture, or a bank, each mixture of which stops and is kept as it would be alone.
+    rows : Tensor of shape (N, D), or AbstractMinibatches
+        On any device: they pass through the module's in chunks. Or where minibatches come from,
+        such as `FreshRows`.
+    settings : EMSettings
+    floor : Tensor of shape (D,)
+        Smallest variance of a component along each column; 0 for none.
+    generator : torch.Generator
+        On the rows' device; draws minibatches and looks for rows for dead components.
+    shrinkage : float
+        Rows' worth of the average covariance within components that each covariance is made of
+        besides its own rows; full covariances only. See `GaussianSteps`.
+    validation : Tensor of shape (Nv, D), optional
+        Held-out rows: the parameters that score best on them are kept; without, the last.
+    weights, validation_weights : Tensor of shape (N,) and (Nv,), optional
+        Row weights, all positive: a row of weight 2 is two rows.
+    target : float, optional
+        Stop once the mean log-likelihood of the training rows is at least this.
+    on_epoch : callable, optional
+        Called with each row of the history.
+
+    Returns
+    -------
+    Outcome
+        Its history has a row for each look; `epoch` counts iterations. The training score of a
+        minibatch iteration is that of its own rows, before they are used.
+    """
+    known, source = _known_and_source(rows, weights, settings, generator)
+    counts = row_counts(known)
+    held_out = None
+    if validation is not None:
+        held_out = side_by_side([Batch(validation, validation_weights)])
+    steps = steps_for(module, floor, shrinkage)
+    M, device, parameters = module.n_models, module.device, list(module.parameters())
+    best = [p.detach().clone() for p in parameters]
+    aim = math.inf if target is None else target
+    progress = Progress(settings, torch.full((M,), aim, dtype=torch.float64, device=device))
+    revived = torch.zeros_like(progress.best_iterations)
+    same_rows = torch.zeros_like(revived)
+    at = 0 if M == 1 else slice(None)
+    with threads_for(n_products(module, len(known.x))):
+        for iteration in range(settings.max_iter + 1):
+            sums = steps.gather(known.x, counts) if source is None else steps.gather(*source())
+            last = iteration == settings.max_iter
+            if last or iteration % settings.iterations_per_look == 0:
+                steps.check()
+                scores = None
+                if held_out is not None:
+                    scores = mean_log_likelihoods(module, held_out, same_rows)
+                train = sums.log_likelihood / sums.weight
+                better = progress.look(iteration, train, scores, revived)
+                for kept, p in zip(best, parameters, strict=True):
+                    kept.copy_(torch.where(per_model(better, p), p, kept))
+                if on_epoch is not None:
+                    on_epoch(progress.row(at))
+                if last or not bool(progress.running.any()):
+                    break
+            steps.move(sums, settings.step_size_at(iteration))
+            if source is None:
+                revived += _revived(steps, sums, known.x, float(counts.sum()), generator)
+    for p, kept in zip(parameters, best, strict=True):
+        p.copy_(kept)
+    return progress.outcome(at)
+
+
+def _known_and_source(
+    rows: Tensor | AbstractMinibatches,
+    weights: Tensor | None,
+    settings: EMSettings,
+    generator: Generator,
+) -> tuple[Batch, Callable[[], tuple[Tensor, Tensor]] | None]:
+    """All rows that are known, and what draws the next minibatch and its weights, if any does."""
+    size = settings.batch_size
+    if isinstance(rows, Tensor):
+        known = Batch(rows, weights)
+        if size is None:
+            return known, None
+        size = min(size, len(rows))
+        rows = ShuffledRows(rows, generator, weights=weights)
+    elif size is None:
+        raise ValueError("Minibatches were given: expected a batch_size, got None.")
+    else:
+        known = rows.known()
+    source, n = rows, size
+
+    def draw() -> tuple[Tensor, Tensor]:
+        x, w, *_ = source.draw(1, n).map(lambda t: t[0])
+        return x, torch.ones_like(x[:, 0]) if w is None else w
+
+    return known, draw
+
+
+def n_products(module: AbstractGaussianMixture, n_rows: int) -> int:
+    """Multiplications in an iteration, about."""
+    return n_rows * module.n_models * module.n_components * module.n_dimensions**2
+
+
+def _revived(
+    steps: AbstractSteps[Any, Any], sums: Sums, rows: Tensor, n_rows: float, generator: Generator
+) -> Tensor:
+    """Put one dead component of each model that has any on the most unlikely of some random rows.
+
+    Gives which models had one.
+    """
+    dead = sums.n <= DEAD_ROWS
+    if bool(dead.any()):
+        picked = torch.randperm(len(rows), device=rows.device, generator=generator)[:N_CANDIDATES]
+        module = steps.module
+        x = rows[picked].to(module.device, module.dtype)
+        scores = module.log_prob(x).view(module.n_models, -1)
+        for model in dead.any(1).nonzero()[:, 0].tolist():
+            component = int(dead[model].nonzero()[0])
+            row = x[scores[model].argmin()].double()
+            steps.revive(model, component, row, alpha=1 / n_rows)
+    return dead.any(1)
