@@ -73,7 +73,7 @@ class Ours:
     def __call__(self) -> None:
         sums = self.steps.gather(self.x, self.weights)
         self.steps.move(sums)
-        self.scores.append(float(sums.log_likelihood / sums.weight))
+        self.scores.append(float(sums["log_likelihood"] / sums["weight"]))
 
 
 class ScikitLearn:

@@ -30,7 +30,9 @@ MAX_RETURNS = 3
 BLOCK_ELEMENTS = 2**17
 # Settings in which the members of a bank may differ.
 OWN_SETTINGS = ("learning_rate", "weight_decay", "momentum")
-
+# What a checkpoint holds of a run: tensors with a number for each model, and plain values.
+_OF_MODELS = ("returns", "best_score", "best_epoch")
+_PLAIN = ("epoch", "update", "seconds", "stopped_at", "marks")
 
 HistoryRow = dict[str, Any]
 
@@ -305,24 +307,21 @@ class Run:
         tensors |= {f"best.{i}": t for i, t in enumerate(self.best)}
         for i, source in enumerate(self.sources):
             tensors |= {f"source.{i}.{name}": t for name, t in source.state().items()}
-        for name in ("ids", "returns", "best_score", "best_epoch"):
-            tensors[name] = getattr(self, name)
+        tensors |= {name: getattr(self, name) for name in ("ids", *_OF_MODELS)}
         none = self.best_score.new_empty(0, len(self.best_score))
         for name, rows in self.curves.items():
             tensors[f"curve.{name}"] = torch.stack(rows) if rows else none
-        plain = {
-            "epoch": self.epoch,
-            "update": self.update,
-            "seconds": self.seconds,
-            "stopped_at": self.stopped_at,
-            "diverged": {str(m): list(where) for m, where in self.diverged.items()},
-            "marks": self.marks,
-        }
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        plain["diverged"] = {str(m): list(where) for m, where in self.diverged.items()}
         return {name: t.detach().cpu() for name, t in tensors.items()}, plain
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
         """Go on from where `state` was taken, in a run made in the same way."""
+
+        def under(start: str) -> dict[str, Tensor]:
+            return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
+
         if len(tensors["ids"]) < len(self.ids):
             self._pack(tensors["ids"])
         for name, t in self.live.tensors().items():
@@ -330,15 +329,12 @@ class Run:
         for i, kept in enumerate(self.best):
             kept.copy_(tensors[f"best.{i}"])
         for i, source in enumerate(self.sources):
-            start = f"source.{i}."
-            source.restore(
-                {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
-            )
-        for name in ("returns", "best_score", "best_epoch"):
+            source.restore(under(f"source.{i}."))
+        for name in _OF_MODELS:
             getattr(self, name).copy_(tensors[name])
         self.curves = {name: list(tensors[f"curve.{name}"]) for name in self.curves}
-        self.epoch, self.update, self.seconds = (plain[k] for k in ("epoch", "update", "seconds"))
-        self.stopped_at, self.marks = list(plain["stopped_at"]), list(plain["marks"])
+        for name in _PLAIN:
+            setattr(self, name, plain[name])
         self.diverged = {int(m): Diverged(*where) for m, where in plain["diverged"].items()}
         self._running = torch.tensor([self.stopped_at[m] is None for m in self.ids.tolist()])
         self._n_active = int(self._running.sum())

@@ -95,7 +95,7 @@ def fit_mixture(
                 scores = None
                 if held_out is not None:
                     scores = mean_log_likelihoods(module, held_out, same_rows)
-                train = sums.log_likelihood / sums.weight
+                train = sums["log_likelihood"] / sums["weight"]
                 better = progress.look(iteration, train, scores, revived)
                 for kept, p in zip(best, parameters, strict=True):
                     kept.copy_(torch.where(per_model(better, p), p, kept))
@@ -144,13 +144,13 @@ def n_products(module: AbstractGaussianMixture, n_rows: int) -> int:
 
 
 def _revived(
-    steps: AbstractSteps[Any, Any], sums: Sums, rows: Tensor, n_rows: float, generator: Generator
+    steps: AbstractSteps[Any], sums: Sums, rows: Tensor, n_rows: float, generator: Generator
 ) -> Tensor:
     """Put one dead component of each model that has any on the most unlikely of some random rows.
 
     Gives which models had one.
     """
-    dead = sums.n <= DEAD_ROWS
+    dead = sums["n"] <= DEAD_ROWS
     if bool(dead.any()):
         picked = torch.randperm(len(rows), device=rows.device, generator=generator)[:N_CANDIDATES]
         module = steps.module

@@ -27,7 +27,7 @@ from rnade.training.em.matrices import spd_inverse, symmetric, upper_pairs
 from rnade.training.em.progress import EMSettings, Progress
 from rnade.training.em.sized import Layout, Size, Sized
 from rnade.training.em.starts import N_CLUSTERED, clusters, some_rows
-from rnade.training.em.steps import DEAD_ROWS, FactorComponents
+from rnade.training.em.steps import DEAD_ROWS, FactorComponents, regressed
 from rnade.training.run import HistoryRow
 from rnade.training.scoring import row_counts, side_by_side
 
@@ -164,7 +164,7 @@ class _Search:
         second, total = x.new_zeros(R, C, len(i)), x.new_zeros(R, G)
         lowest, worst = x.new_full((R, G), math.inf), x.new_zeros(R, G, D)
         for rows, log_joint, log_p in self._densities(x):
-            w = weights[:, rows] * self.n_rows  # 1 on average
+            w = weights[:, rows] * self.n_rows
             r = (log_joint - self.layout.to_components(log_p)).exp_().mul_(w[..., None])
             piece = x[:, rows]
             n += r.sum(1)
@@ -205,14 +205,11 @@ class _Search:
             Lambda.mT @ scaled + torch.eye(Lambda.shape[-1], dtype=S.dtype, device=S.device)
         )
         B = posterior @ scaled.mT  # (R, C, q, D)
-        u_z = S @ B.mT
-        loadings = u_z @ spd_inverse(posterior + B @ u_z)
-        noise = S.diagonal(dim1=-2, dim2=-1) - (loadings * u_z).sum(-1)
+        z, u_z = (B @ (mean - mu)[..., None])[..., 0], S @ B.mT
+        variance = S.diagonal(dim1=-2, dim2=-1)
+        constant, loadings, noise = regressed(mean, variance, z, u_z, posterior + B @ u_z)
         moved = FactorComponents(
-            n / self.n_rows,
-            mean - (loadings @ (B @ (mean - mu)[..., None]))[..., 0],
-            loadings,
-            torch.maximum(noise, self.floor),
+            n / self.n_rows, constant, loadings, torch.maximum(noise, self.floor)
         )
         alive = n > DEAD_ROWS
         # A dead component's moments mean nothing: it stays as it is, without mass.

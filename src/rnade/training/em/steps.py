@@ -6,8 +6,7 @@ are added up, so that data of any size streams through. They are kept in float64
 
 import abc
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,67 +16,14 @@ from rnade.exceptions import SingularDataError
 from rnade.nn.mfa import MixtureOfFactorAnalyzersModule
 from rnade.nn.mixture import AbstractGaussianMixture, triangle_blocks
 from rnade.nn.mog import MixtureOfGaussiansModule
-from rnade.training.em.matrices import not_below_floor
+from rnade.training.em.matrices import not_below_floor, spd_inverse
 
 # A component that explains less than this many rows is dead.
 DEAD_ROWS = 1e-3
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Sums over rows, weighted by responsibilities.
-
-    Attributes
-    ----------
-    weight : Tensor of shape (M,)
-        Of all rows.
-    log_likelihood : Tensor of shape (M,)
-    n : Tensor of shape (M, K)
-    first : Tensor of shape (M, K, D)
-        Of x.
-    """
-
-    weight: Tensor
-    log_likelihood: Tensor
-    n: Tensor
-    first: Tensor
-
-    def add_(self, other: Self) -> None:
-        """Add the sums of other rows, in place."""
-        for f in fields(self):
-            getattr(self, f.name).add_(getattr(other, f.name))
-
-
-@dataclass(frozen=True)
-class GaussianSums(Sums):
-    """With the lower triangles of x x', of shape (M, K, D, D)."""
-
-    second: Tensor
-
-
-@dataclass(frozen=True)
-class FactorSums(Sums):
-    """With what each component's regression of x on its factors z needs.
-
-    Attributes
-    ----------
-    squares : Tensor of shape (M, K, D)
-        Of x * x.
-    factors : Tensor of shape (M, K, q)
-        Of z.
-    cross : Tensor of shape (M, K, D, q)
-        Of x z'.
-    factor_squares : Tensor of shape (M, K, q, q)
-        Of z z'.
-    """
-
-    squares: Tensor
-    factors: Tensor
-    cross: Tensor
-    factor_squares: Tensor
-
-
-S = TypeVar("S", bound=Sums)
+# Sums over rows, weighted by responsibilities; see `AbstractSteps.gather`.
+Sums = dict[str, Tensor]
 
 
 class GaussianComponents(NamedTuple):
@@ -119,7 +65,7 @@ class FactorComponents(NamedTuple):
 T = TypeVar("T", GaussianComponents, FactorComponents)
 
 
-class AbstractSteps(abc.ABC, Generic[S, T]):
+class AbstractSteps(abc.ABC, Generic[T]):
     """Expectation and maximisation for one kind of mixture.
 
     Parameters
@@ -137,26 +83,28 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
         self._failed = torch.zeros(shape, dtype=torch.bool, device=module.device)
 
     @torch.no_grad()
-    def gather(self, rows: Float[Tensor, "N D"], weights: Float[Tensor, " N"]) -> S:
+    def gather(self, rows: Float[Tensor, "N D"], weights: Float[Tensor, " N"]) -> Sums:
         """Sums over rows at the module's parameters: the expectation step.
 
         Rows and weights may be on another device: they pass through the module's in chunks.
+
+        Returns
+        -------
+        dict of Tensor, in float64
+            "weight" of shape (M,), of all rows; "log_likelihood", (M,); weighted by
+            responsibilities "n", (M, K), and "first", (M, K, D), of x; and those of `_prepared`.
         """
         module, sums_of = self.module, self._prepared()
         n = module.chunk_rows()
-        total = None
+        total: Sums = {}
         for x, w in zip(torch.split(rows, n), torch.split(weights, n), strict=True):
             x, w = x.to(module.device, module.dtype), w.to(module.device, module.dtype)
-            sums = sums_of(x.expand(module.n_models, *x.shape), w)
-            if total is None:
-                total = sums
-            else:
-                total.add_(sums)
-        assert total is not None
+            for name, t in sums_of(x.expand(module.n_models, *x.shape), w).items():
+                total[name] = total[name].add_(t) if name in total else t
         return total
 
     @abc.abstractmethod
-    def _prepared(self) -> Callable[[Tensor, Tensor], S]:
+    def _prepared(self) -> Callable[[Tensor, Tensor], Sums]:
         """The function that gives the sums of rows (M, B, D) with weights (B,)."""
 
     @abc.abstractmethod
@@ -164,7 +112,7 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
         """Copies of the module's parameters, in float64."""
 
     @abc.abstractmethod
-    def maximised(self, sums: S) -> T:
+    def maximised(self, sums: Sums) -> T:
         """Parameters from sums; components that no row belongs to stay as they are."""
 
     @abc.abstractmethod
@@ -185,7 +133,7 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
             )
 
     @torch.no_grad()
-    def move(self, sums: S, step_size: float = 1.0) -> None:
+    def move(self, sums: Sums, step_size: float = 1.0) -> None:
         """Step from the module's parameters towards those of the maximisation step."""
         target = self.maximised(sums)
         if step_size < 1:
@@ -205,11 +153,11 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
             shape[model, component] = shape[model, heaviest]
         self.take(target)
 
-    def _joint(self) -> Callable[[Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]:
+    def _joint(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Sums]]:
         """Responsibilities (times weights) of shape (M, B, K), and what all sums have."""
         log_joint_of, M = self.module.log_joint(), self.module.n_models
 
-        def joint(x: Tensor, weights: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        def joint(x: Tensor, weights: Tensor) -> tuple[Tensor, Sums]:
             log_joint = log_joint_of(x)
             log_p = log_joint.logsumexp(-1, keepdim=True)
             r = (log_joint - log_p).exp() * weights[:, None]
@@ -224,7 +172,7 @@ class AbstractSteps(abc.ABC, Generic[S, T]):
         return joint
 
 
-class GaussianSteps(AbstractSteps[GaussianSums, GaussianComponents]):
+class GaussianSteps(AbstractSteps[GaussianComponents]):
     """EM for a mixture of Gaussians with full covariances.
 
     Parameters
@@ -249,10 +197,11 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianComponents]):
         super().__init__(module, floor)
         self.shrinkage = shrinkage
 
-    def _prepared(self) -> Callable[[Tensor, Tensor], GaussianSums]:
+    def _prepared(self) -> Callable[[Tensor, Tensor], Sums]:
+        """The function that also gives "second", lower triangles of x x', (M, K, D, D)."""
         joint = self._joint()
 
-        def sums_of(x: Tensor, weights: Tensor) -> GaussianSums:
+        def sums_of(x: Tensor, weights: Tensor) -> Sums:
             r, shared = joint(x, weights)
             (M, B, D), K = x.shape, r.shape[-1]
             second = torch.zeros(M, K, D, D, dtype=torch.float64, device=x.device)
@@ -261,7 +210,7 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianComponents]):
             for start, stop in triangle_blocks(D):
                 pairs = (x[:, :, start:stop, None] * x[:, :, None, :stop]).reshape(M, B, -1)
                 second[:, :, start:stop, :stop] = (r.mT @ pairs).view(M, K, -1, stop)
-            return GaussianSums(**shared, second=second)
+            return {**shared, "second": second}
 
         return sums_of
 
@@ -270,23 +219,23 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianComponents]):
         m, L = self.module, self.module.L.detach().double()
         return GaussianComponents(_copy(m.log_alpha).exp(), _copy(m.mu), L @ L.mT)
 
-    def maximised(self, sums: GaussianSums) -> GaussianComponents:
+    def maximised(self, sums: Sums) -> GaussianComponents:
         """Weighted means and covariances, the latter not below the floor in any direction."""
-        n = sums.n.clamp_min(DEAD_ROWS)[..., None]
-        mu = sums.first / n
-        second = sums.second.tril() + sums.second.tril(-1).mT
+        n, weight = sums["n"].clamp_min(DEAD_ROWS)[..., None], sums["weight"][:, None]
+        mu = sums["first"] / n
+        second = sums["second"].tril() + sums["second"].tril(-1).mT
         covariance = second / n[..., None] - mu[..., None] * mu[..., None, :]
         if self.shrinkage:
-            within = (sums.n[..., None, None] * covariance).sum(1, keepdim=True)
-            within = within / sums.weight[:, None, None, None]
+            within = (sums["n"][..., None, None] * covariance).sum(1, keepdim=True)
+            within = within / weight[..., None, None]
             own = n[..., None] / (n[..., None] + self.shrinkage)
             covariance = torch.lerp(within.expand_as(covariance), covariance, own)
         if self._has_floor:
             covariance = not_below_floor(covariance, self.floor)
-        alive = (sums.n > DEAD_ROWS)[..., None]
+        alive = (sums["n"] > DEAD_ROWS)[..., None]
         old = self.current()
         return GaussianComponents(
-            sums.n / sums.weight[:, None],
+            sums["n"] / weight,
             torch.where(alive, mu, old.mu),
             torch.where(alive[..., None], covariance, old.covariance),
         )
@@ -300,29 +249,34 @@ class GaussianSteps(AbstractSteps[GaussianSums, GaussianComponents]):
         self.module.L.copy_(L)
 
 
-class FactorSteps(AbstractSteps[FactorSums, FactorComponents]):
+class FactorSteps(AbstractSteps[FactorComponents]):
     """EM for a mixture of factor analysers (Ghahramani and Hinton, 1996, section 3)."""
 
     module: MixtureOfFactorAnalyzersModule
 
-    def _prepared(self) -> Callable[[Tensor, Tensor], FactorSums]:
+    def _prepared(self) -> Callable[[Tensor, Tensor], Sums]:
+        """The function that also gives sums of x * x and of the factors z.
+
+        "squares", (M, K, D); "factors", (M, K, q); "cross", of x z', (M, K, D, q);
+        "factor_squares", of z z', (M, K, q, q).
+        """
         joint, posterior = self._joint(), self.module.posterior()
         M, K, q, D = posterior.weights.shape
         factor_weights = posterior.weights.reshape(M, K * q, D).mT
         shift = (posterior.weights @ self.module.mu[..., None]).view(M, 1, K * q)
 
-        def sums_of(x: Tensor, weights: Tensor) -> FactorSums:
+        def sums_of(x: Tensor, weights: Tensor) -> Sums:
             r, shared = joint(x, weights)
             z = torch.baddbmm(-shift, x, factor_weights).view(M, -1, K, q).transpose(1, 2)
             weighted = z * r.mT[..., None]  # (M, K, B, q)
             spread = shared["n"][..., None, None] * posterior.covariance.double()
-            return FactorSums(
+            return {
                 **shared,
-                squares=(r.mT @ x.square()).double(),
-                factors=weighted.sum(2, dtype=torch.float64),
-                cross=(weighted.mT @ x[:, None]).mT.double(),
-                factor_squares=(weighted.mT @ z).double() + spread,
-            )
+                "squares": (r.mT @ x.square()).double(),
+                "factors": weighted.sum(2, dtype=torch.float64),
+                "cross": (weighted.mT @ x[:, None]).mT.double(),
+                "factor_squares": (weighted.mT @ z).double() + spread,
+            }
 
         return sums_of
 
@@ -333,32 +287,21 @@ class FactorSteps(AbstractSteps[FactorSums, FactorComponents]):
             _copy(m.log_alpha).exp(), _copy(m.mu), _copy(m.Lambda), _copy(m.log_psi).exp()
         )
 
-    def maximised(self, sums: FactorSums) -> FactorComponents:
+    def maximised(self, sums: Sums) -> FactorComponents:
         """Regress x on the factors and a constant; what is left is noise, not below the floor."""
-        alive = (sums.n > DEAD_ROWS)[..., None]
-        n = sums.n.clamp_min(DEAD_ROWS)[..., None]
-        # Means in place of sums, and of the augmented factors (z, 1).
-        z = sums.factors / n
-        x_z = torch.cat([sums.cross / n[..., None], (sums.first / n)[..., None]], dim=-1)
-        z_z = torch.cat(
-            [
-                torch.cat([sums.factor_squares / n[..., None], z[..., None]], dim=-1),
-                torch.cat([z, torch.ones_like(n)], dim=-1)[..., None, :],
-            ],
-            dim=-2,
-        )
+        n = sums["n"].clamp_min(DEAD_ROWS)[..., None]
+        x, z = sums["first"] / n, sums["factors"] / n
+        variance = sums["squares"] / n - x * x
+        x_z = sums["cross"] / n[..., None] - x[..., None] * z[..., None, :]
+        z_z = sums["factor_squares"] / n[..., None] - z[..., None] * z[..., None, :]
         # A dead component's sums are all 0; it is put back below.
-        eye = torch.eye(z_z.shape[-1], dtype=z_z.dtype, device=z_z.device)
-        z_z = torch.where(alive[..., None], z_z, eye)
-        weights = torch.linalg.solve(z_z, x_z, left=False)  # (M, K, D, q + 1)
-        noise = sums.squares / n - (weights * x_z).sum(-1)
-        old = self.current()
-        return FactorComponents(
-            sums.n / sums.weight[:, None],
-            torch.where(alive, weights[..., -1], old.mu),
-            torch.where(alive[..., None], weights[..., :-1], old.Lambda),
-            torch.where(alive, torch.maximum(noise, self.floor), old.psi),
-        )
+        alive = sums["n"] > DEAD_ROWS
+        eye = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
+        z_z = torch.where(alive[..., None, None], z_z, eye)
+        mu, Lambda, noise = regressed(x, variance, z, x_z, z_z)
+        alpha = sums["n"] / sums["weight"][:, None]
+        moved = FactorComponents(alpha, mu, Lambda, torch.maximum(noise, self.floor))
+        return moved.where(alive, self.current()._replace(alpha=alpha))
 
     def take(self, target: FactorComponents) -> None:
         """Give the module these parameters, after a look at them."""
@@ -370,13 +313,29 @@ class FactorSteps(AbstractSteps[FactorSums, FactorComponents]):
         target.give_to(self.module)
 
 
+def regressed(
+    x: Float[Tensor, "*K D"],
+    variance: Float[Tensor, "*K D"],
+    z: Float[Tensor, "*K q"],
+    x_z: Float[Tensor, "*K D q"],
+    z_z: Float[Tensor, "*K q q"],
+) -> tuple[Float[Tensor, "*K D"], Float[Tensor, "*K D q"], Float[Tensor, "*K D"]]:
+    """Regress rows on their factors, from the means of both, variances and covariances.
+
+    Gives the constant, the loadings and the variance of what is left.
+    """
+    loadings = x_z @ spd_inverse(z_z)
+    constant = x - (loadings @ z[..., None])[..., 0]
+    return constant, loadings, variance - (loadings * x_z).sum(-1)
+
+
 def _copy(t: Tensor) -> Tensor:
     return t.detach().to(torch.float64, copy=True)
 
 
 def steps_for(
     module: AbstractGaussianMixture, floor: Float[Tensor, " D"], shrinkage: float = 0.0
-) -> AbstractSteps[Any, Any]:
+) -> AbstractSteps[Any]:
     """The steps of EM for this kind of mixture."""
     if isinstance(module, MixtureOfGaussiansModule):
         return GaussianSteps(module, floor, shrinkage)

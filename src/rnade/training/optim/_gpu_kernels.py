@@ -86,42 +86,6 @@ def verdict_kernel(
 
 @triton.jit
 @no_type_check
-def _moved(
-    p,
-    g,
-    first_ptr,
-    second_ptr,
-    moves,
-    rate,
-    momentum,
-    decay,
-    unbias_ptr,
-    RULE: tl.constexpr,
-    BETA_1: tl.constexpr,
-    BETA_2: tl.constexpr,
-    EPSILON: tl.constexpr,
-):
-    """Give p after the step, and store what the optimiser remembers where it `moves`."""
-    if RULE == "adam":
-        mean = tl.load(first_ptr, mask=moves, other=0.0)
-        square = tl.load(second_ptr, mask=moves, other=0.0)
-        mean += (1 - BETA_1) * (g - mean)
-        square = BETA_2 * square + (1 - BETA_2) * g * g
-        tl.store(first_ptr, mean, mask=moves)
-        tl.store(second_ptr, square, mask=moves)
-        spread = tl.sqrt(square / tl.load(unbias_ptr + 1)) + EPSILON
-        p -= rate * (mean / tl.load(unbias_ptr)) / spread + rate * decay * p
-    elif RULE == "momentum":
-        v = momentum * tl.load(first_ptr, mask=moves, other=0.0) - rate * (g + decay * p)
-        tl.store(first_ptr, v, mask=moves)
-        p += v
-    else:
-        p -= rate * (g + decay * p)
-    return p
-
-
-@triton.jit
-@no_type_check
 def update_kernel(
     parameters,  # N tensors (M, n), updated in place
     gradients,  # likewise, whose models are `strides` apart
@@ -165,23 +129,24 @@ def update_kernel(
             decay = 0.0
             if DECAYED[t]:
                 decay = tl.load(decays[t] + m)
-            moved = _moved(
-                p,
-                g,
-                first[t] + at,
-                second[t] + at,
-                moves,
-                rate,
-                momentum,
-                decay,
-                unbias_ptr,
-                RULE,
-                BETA_1,
-                BETA_2,
-                EPSILON,
-            )
+            first_ptr, second_ptr = first[t] + at, second[t] + at
+            if RULE == "adam":
+                mean = tl.load(first_ptr, mask=moves, other=0.0)
+                square = tl.load(second_ptr, mask=moves, other=0.0)
+                mean += (1 - BETA_1) * (g - mean)
+                square = BETA_2 * square + (1 - BETA_2) * g * g
+                tl.store(first_ptr, mean, mask=moves)
+                tl.store(second_ptr, square, mask=moves)
+                spread = tl.sqrt(square / tl.load(unbias_ptr + 1)) + EPSILON
+                moved = p - (rate * (mean / tl.load(unbias_ptr)) / spread + rate * decay * p)
+            elif RULE == "momentum":
+                v = momentum * tl.load(first_ptr, mask=moves, other=0.0) - rate * (g + decay * p)
+                tl.store(first_ptr, v, mask=moves)
+                moved = p + v
+            else:
+                moved = p - rate * (g + decay * p)
             tl.store(parameters[t] + at, moved, mask=moves)
             if AVERAGED:
-                mean = tl.load(averages[t] + at, mask=ok, other=0.0)
-                mean += tl.load(forget_ptr) * (tl.where(usable, moved, p) - mean)
-                tl.store(averages[t] + at, mean, mask=ok)
+                average = tl.load(averages[t] + at, mask=ok, other=0.0)
+                average += tl.load(forget_ptr) * (tl.where(usable, moved, p) - average)
+                tl.store(averages[t] + at, average, mask=ok)
