@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 from torch import Generator
@@ -15,9 +16,9 @@ from rnade.batch import Batch
 from rnade.exceptions import CheckpointError
 from rnade.families import GaussianMixture
 from rnade.nn import FVBNModule, NADEModule, RNADEModule
-from rnade.training import PAPER, Bank, Member, Recipe, ShuffledRows, train
+from rnade.training import PAPER, Bank, FreshRows, Member, Recipe, ShuffledRows, checkpoint, train
 from rnade.training.interrupt import interruptible
-from tests.test_training import make_rows
+from tests.test_training import Normals, make_rows
 
 QUICK = Recipe(epochs=6, batches_per_epoch=8, batch_size=20, patience=None)
 
@@ -293,6 +294,45 @@ def test_modules_are_stacked_and_picked():
         RNADEModule.stack([alone[0], NADEModule(3, 4)])
 
 
+def test_fresh_rows_serve_a_bank():
+    """Members of one source see the same rows, as if each had trained alone on them."""
+
+    def source():
+        return FreshRows(Normals([0.5, 2.0]), Generator().manual_seed(0), n_known=100)
+
+    known, shared = make_rows(60), source()
+    held_out = Batch(Normals([0.5, 2.0]).draw(50, Generator().manual_seed(1)))
+    recipes = [QUICK.with_changes(learning_rate=rate) for rate in (0.01, 0.05)]
+    starts = [make_member((ShuffledRows(known, 0), None), seed=i).module for i in range(2)]
+    members = [
+        Member(module, recipe, shared, held_out)
+        for module, recipe in zip(starts, recipes, strict=True)
+    ]
+    for _ in range(2):  # the source is left where it is
+        for member, result in zip(members, finished(members), strict=True):
+            alone = member.module[0]
+            outcome = train(alone, source(), member.recipe, validation=held_out.x)
+            for p, q in zip(weights_of(alone), weights_of(result.module), strict=True):
+                torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+            assert result.train_at_best == pytest.approx(outcome.train_at_best, abs=1e-5)
+
+
+def test_members_of_one_source_may_hold_out_other_rows():
+    (source, near), far = make_sets(1)[0], Batch(make_rows(40, seed=77) + 4)
+    weighted = Batch(near.x, near.x[:, 0].square() + 0.1)
+    members = [
+        Member(make_member((source, None)).module, QUICK, source, held_out)
+        for held_out in (near, far, weighted, Batch(near.x))
+    ]
+    for member, result in zip(members, finished(members), strict=True):
+        x, w, *_ = member.held_out
+        with torch.no_grad():
+            scores = result.module.log_prob(x)
+        assert result.best_score == pytest.approx(np.average(scores, weights=w), abs=1e-5)
+    bank = Bank(members)
+    assert len(bank.parts[0].run.sources) == 3  # the first and the last are one
+
+
 # ------------------------------------------------------------------------ survival
 
 
@@ -372,6 +412,15 @@ def test_a_checkpoint_of_another_run_is_refused_and_kept(tmp_path, change):
     with pytest.raises(CheckpointError, match="is of another run.*Delete it to start afresh"):
         finished([change(member)], checkpoint=tmp_path)
     assert path.read_bytes() == before
+
+
+def test_a_checkpoint_of_another_version_is_told_so(tmp_path, monkeypatch):
+    member = make_member(make_sets(1)[0])
+    monkeypatch.setattr(checkpoint, "LAYOUT", 1)
+    finished([member], checkpoint=tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="another version of rnade.*Delete it to start"):
+        finished([member], checkpoint=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from sklearn.decomposition import FactorAnalysis
 from sklearn.mixture import GaussianMixture
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.exceptions import SingularDataError
 from rnade.nn import (
     GaussianModule,
@@ -21,7 +22,9 @@ from rnade.training import EMSettings, FreshRows, fit_mixture
 from rnade.training.em import starting_components
 from rnade.training.em.matrices import not_below_floor
 from rnade.training.em.steps import FactorSteps, GaussianSteps, steps_for
+from rnade.training.scoring import row_counts
 from tests.conftest import random_components
+from tests.test_training import repeated, whole_weights
 
 PLAIN = EMSettings(max_iter=30, tol=0.0, patience=None)
 NO_FLOOR = 0.0
@@ -408,3 +411,72 @@ def test_bad_settings_are_told():
         MixtureOfFactorAnalyzersModule(3, 2, 4)
     with pytest.raises(TypeError, match="no EM for a RNADEModule"):
         steps_for(RNADEModule(3), torch.zeros(3))
+
+
+# ------------------------------------------------------------------------ weights of rows
+
+
+@pytest.mark.parametrize("method", ["k-means++", "random"])
+def test_starts_of_weighted_rows_are_those_of_repeated_rows(method, seed):
+    x, w = make_rows(seed, n=70), whole_weights(70, seed)
+    got, expected = (
+        starting_components(rows, 4, method, Generator().manual_seed(seed), n_models=3, weights=n)
+        for rows, n in ((x, w), (repeated(x, w), None))
+    )
+    for ours, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    assert got.mu.unique(dim=0).shape[0] == 3  # each model has a start of its own
+    assert all(len(mu.unique(dim=0)) == 4 for mu in got.mu)
+
+
+@pytest.mark.parametrize(("kind", "shrinkage"), [("mog-4", 0.0), ("mog-4", 7.0), ("mfa-3-2", 0.0)])
+def test_em_on_weighted_rows_is_em_on_repeated_rows(kind, shrinkage):
+    """With held-out rows that have weights too, and a component that must be revived."""
+    everything = make_rows(0, n=600)
+    x, held_out = everything[::3], everything[1::3]
+    w, v = whole_weights(200, 0), whole_weights(200, 1)
+
+    def fit(rows, left, **weights):
+        module, _ = started(KINDS[kind](5), x)
+        with torch.no_grad():
+            module.mu[0, 1] = 1e4
+        options = {"floor": floor(x, 1e-6), "generator": Generator().manual_seed(0)}
+        outcome = fit_mixture(
+            module, rows, PLAIN, shrinkage=shrinkage, validation=left, **options, **weights
+        )
+        return module, outcome
+
+    ours, told = fit(x, held_out, weights=w, validation_weights=v)
+    theirs, expected = fit(repeated(x, w), repeated(held_out, v))
+    assert told.best_epoch == expected.best_epoch > 1
+    for row, other in zip(told.history, expected.history, strict=True):
+        assert row["train"] == pytest.approx(other["train"], abs=1e-6)
+        assert row["validation"] == pytest.approx(other["validation"], abs=1e-6)
+        assert row["revived"] == other["revived"]
+    assert told.history[-1]["revived"] == 1
+    torch.testing.assert_close(ours.log_prob(x), theirs.log_prob(x), rtol=0, atol=1e-5)
+
+
+def test_weights_of_any_small_scale_are_the_same():
+    """Such as those that sum to 1: they cannot count rows."""
+    x, w = make_rows(0, n=80), whole_weights(80, 0)
+    for small in (1 / w.sum(), 1e-6):
+        counts = row_counts(Batch(x, w * small))
+        torch.testing.assert_close(counts.mean(), torch.tensor(1.0).double())
+        torch.testing.assert_close(counts / counts.sum(), w / w.sum())
+    assert torch.equal(row_counts(Batch(x, w)), w)
+
+
+def test_each_mixture_of_a_bank_stops_as_it_would_alone():
+    x, held_out = make_rows(7, n=60, D=4), make_rows(7, n=300, D=4)[200:]
+    settings = EMSettings(max_iter=100, tol=1e-3, patience=4)
+    generator = Generator().manual_seed(1)
+    bank = MixtureOfGaussiansModule(4, 3, n_models=4).double()
+    bank.set_components(*starting_components(x, 3, "random", generator, n_models=4))
+    members = [bank[m] for m in range(4)]
+    options = {"floor": floor(x, 1e-6), "generator": generator, "validation": held_out}
+    outcome = fit_mixture(bank, x, settings, **options)
+    alone = [fit_mixture(member, x, settings, **options) for member in members]
+    assert len({len(told.history) for told in alone}) > 1
+    assert outcome.best_epoch == [told.best_epoch for told in alone]
+    np.testing.assert_allclose(outcome.best_score, [told.best_score for told in alone])

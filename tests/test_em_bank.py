@@ -13,6 +13,7 @@ from rnade.training.em import Size, fit_sizes, sizes
 from rnade.training.em.matrices import symmetric, upper_pairs
 from rnade.training.em.starts import clusters
 from tests.test_em import floor, make_rows
+from tests.test_training import repeated, whole_weights
 
 SIZES = [Size(1, 2), Size(3, 1), Size(3, 5), Size(6, 2)]
 PLAIN = EMSettings(max_iter=15, tol=0.0, patience=None)
@@ -146,6 +147,28 @@ def test_dead_components_are_revived():
     assert found.progress.best_scores[0, 0] > -5
     assert found.outcome(0, 0).history[0]["revived"] == 1
     assert found.outcome(0, 1).history[-1]["revived"] == 0
+
+
+def test_weighted_rows_are_repeated_rows():
+    """In two sets; from starting values to the parameters that are kept."""
+    (sets, held_out), settings = make_sets(), EMSettings(max_iter=8, tol=0.0)
+
+    def counted(batches, first):
+        return [
+            Batch(rows.x, whole_weights(len(rows.x), first + i)) for i, rows in enumerate(batches)
+        ]
+
+    def as_rows(batches):
+        return [Batch(repeated(*rows[:2])) for rows in batches]
+
+    x, left = counted(sets, 0), counted(held_out, 5)
+    got = fitted(x, SIZES, settings, held_out=left)
+    expected = fitted(as_rows(x), SIZES, settings, held_out=as_rows(left))
+    for name in ("best_scores", "train_at_best", "best_iterations"):
+        ours, theirs = (getattr(each.progress, name) for each in (got, expected))
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-7)
+    for ours, theirs in zip(got.components, expected.components, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_batches_are_refused():

@@ -8,12 +8,23 @@ import scipy.stats
 import torch
 from torch import Generator
 
+from rnade.batch import Batch
 from rnade.exceptions import TrainingDivergedError
 from rnade.families import GaussianMixture
 from rnade.nn import RNADEModule
-from rnade.training import MODERN, PAPER, FreshRows, Recipe, make_recipe, sources, train
+from rnade.training import (
+    MODERN,
+    PAPER,
+    FreshRows,
+    Recipe,
+    ShuffledRows,
+    make_recipe,
+    sources,
+    train,
+)
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.optim import Optimiser
+from rnade.training.scoring import mean_log_likelihoods, side_by_side
 
 
 def make_rows(n=400, seed=0):
@@ -396,3 +407,106 @@ def test_fresh_rows_survive_a_kill(tmp_path, monkeypatch):
         trained(tmp_path / "half", kill)
     for a, b in zip(trained().parameters(), trained(tmp_path / "half").parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+# ------------------------------------------------------------------------ weights of rows
+
+
+def repeated(rows, weights):
+    """Rows as often as their whole weights say."""
+    return rows.repeat_interleave(weights.long(), 0)
+
+
+def whole_weights(n, seed):
+    return torch.randint(1, 5, (n,), generator=Generator().manual_seed(seed)).double()
+
+
+def test_scores_of_weighted_rows_are_those_of_repeated_rows():
+    """For two sets of different lengths at once."""
+    sets = [make_rows(30).double(), make_rows(45, seed=1).double()]
+    weights = [whole_weights(len(x), seed) for seed, x in enumerate(sets)]
+    bank = make_model(sets[0].float(), n_models=2).double()
+    of_model = torch.tensor([1, 0])
+    weighted = side_by_side([Batch(x, w) for x, w in zip(sets, weights, strict=True)])
+    scores = mean_log_likelihoods(bank, weighted, of_model)
+    for m, (x, w) in enumerate(zip(sets[::-1], weights[::-1], strict=True)):
+        with torch.no_grad():
+            expected = bank[m].log_prob(repeated(x, w)).mean()
+        torch.testing.assert_close(scores[m], expected, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("target", [None, math.inf])
+@pytest.mark.parametrize("recipe", [QUICK, PAPER], ids=["adam", "paper"])
+def test_training_on_weighted_rows_is_training_on_repeated_rows(recipe, target):
+    """In minibatches of all rows; with held-out rows that have weights too."""
+    x, held_out = make_rows(60).double(), make_rows(40, seed=1).double()
+    w, v = whole_weights(60, 0), whole_weights(40, 1)
+    recipe = recipe.with_changes(epochs=6, batch_size=1000, batches_per_epoch=3)
+
+    def trained(rows, left, **weights):
+        module = make_model(x.float()).double()
+        generator = Generator().manual_seed(0)
+        told = train(
+            module, rows, recipe, generator=generator, validation=left, target=target, **weights
+        )
+        return module, told
+
+    ours, told = trained(x, held_out, weights=w, validation_weights=v)
+    theirs, expected = trained(repeated(x, w), repeated(held_out, v))
+    assert told.best_epoch == expected.best_epoch > 0
+    for name in ("best_score", "train_at_best"):
+        assert getattr(told, name) == pytest.approx(getattr(expected, name), abs=1e-9)
+    for row, other in zip(told.history, expected.history, strict=True):
+        for name in ("train", "validation"):
+            assert row[name] == pytest.approx(other[name], abs=1e-9)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-8, atol=1e-9)
+
+
+# ------------------------------------------------------------------------ sources
+
+
+def test_sources_draw_what_is_known_of_each_row():
+    """Weights are 1 on average and stay with their rows, as do the cells that were seen."""
+    n = 12
+    x = torch.arange(n).double()[:, None].repeat(1, 3)
+    w, seen = torch.arange(1.0, n + 1).double(), x.long() % torch.tensor([2, 3, 4]) == 0
+    batch = ShuffledRows(x, 0, weights=w, seen=seen).draw(2, n)
+    assert batch.order is None
+    for i in range(2):
+        places = batch.x[i, :, 0].long()
+        assert sorted(places.tolist()) == list(range(n))
+        torch.testing.assert_close(batch.weights[i], w[places] / w.mean())
+        assert torch.equal(batch.seen[i], seen[places])
+
+
+def test_sources_that_know_less_are_filled_in():
+    full = ShuffledRows(torch.zeros(5, 2), 0, weights=torch.ones(5), seen=torch.zeros(5, 2) > 0)
+    both = sources.draw_all([full, ShuffledRows(torch.ones(6, 2), 0)], 3, 2)
+    assert both.x.shape == (2, 3, 2, 2)
+    assert (both.weights == 1).all()
+    assert not both.seen[0].any()
+    assert both.seen[1].all()
+    alone = sources.draw_all([ShuffledRows(torch.ones(6, 2), 0)], 3, 2)
+    assert alone.weights is None
+    assert alone.seen is None
+
+
+def test_a_fork_draws_the_same_and_leaves_its_source_alone():
+    for source in (
+        ShuffledRows(make_rows(10), 4, noise_width=torch.ones(2)),
+        FreshRows(Normals([1.0, 2.0]), Generator().manual_seed(3), n_known=5),
+    ):
+        source.draw(2, 3)
+        fork = source.fork()
+        ahead = torch.cat([fork.draw(2, 3).x for _ in range(5)])
+        assert torch.equal(ahead, torch.cat([source.draw(2, 3).x for _ in range(5)]))
+
+
+def test_a_generator_that_is_given_moves_on():
+    """Training twice with one generator sees other minibatches the second time."""
+    rows, generator = make_rows(), Generator().manual_seed(0)
+    first, second = make_model(rows), make_model(rows)
+    for module in (first, second):
+        train(module, rows, QUICK.with_changes(epochs=1), generator=generator)
+    assert not torch.equal(first.W, second.W)
