@@ -119,7 +119,7 @@ def test_members_of_several_models_are_those_models():
     for one, other in zip(together.results(wanted), apart.results(), strict=True):
         assert_same(one, other)
     scores = torch.tensor(apart.best_scores()).view(2, D)
-    torch.testing.assert_close(torch.stack(together.scores_of_models()).float(), scores)
+    torch.testing.assert_close(torch.tensor(together.scores_of_models()), scores)
     torch.testing.assert_close(torch.tensor(together.best_scores()), scores.sum(1))
     assert (scores[0] - scores[1]).abs().max() > 1e-3
     best = scores.argmax(0).tolist()

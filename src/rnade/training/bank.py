@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.member import Member, Trained
@@ -129,19 +128,16 @@ class Bank:
 
     def best_scores(self) -> list[float]:
         """Best validation score of each member so far: of several models, their sum."""
-        scores = [float("-inf")] * len(self.members)
-        for part in self.parts:
-            for m, score in zip(part.at, part.sums(part.run.best_score).tolist(), strict=True):
-                scores[m] = score
-        return scores
+        return [sum(scores) for scores in self.scores_of_models()]
 
-    def scores_of_models(self) -> list[Tensor]:
-        """Best validation score of each model of each member so far, each of shape (n_models,)."""
-        scores: dict[int, Tensor] = {}
+    def scores_of_models(self) -> list[list[float]]:
+        """Best validation score of each model of each member so far."""
+        scores: list[list[float]] = [[]] * len(self.members)
         for part in self.parts:
-            own = torch.split(part.run.best_score, part.sizes)
-            scores.update(zip(part.at, own, strict=True))
-        return [scores[m] for m in range(len(self.members))]
+            best = part.run.best_score.tolist()
+            for m, first in part.first.items():
+                scores[m] = best[first : first + self.members[m].module.n_models]
+        return scores
 
     def best_of_each_model(self, members: Sequence[int]) -> list[tuple[int, int]]:
         """For each model of some members, which have as many, the member in which it scores best.
@@ -149,7 +145,7 @@ class Bank:
         Gives pairs of member and model, as `results` takes them.
         """
         scores = self.scores_of_models()
-        best = torch.stack([scores[m] for m in members]).argmax(0)
+        best = torch.tensor([scores[m] for m in members], dtype=torch.float64).argmax(0)
         return [(members[i], model) for model, i in enumerate(best.tolist())]
 
     def results(self, wanted: Sequence[tuple[int, int]] | None = None) -> list[Trained]:

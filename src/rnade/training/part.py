@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from rnade.backends.threads import threads_for
 from rnade.nn.bank import AbstractTrainable
@@ -72,11 +71,6 @@ class Part:
     def _each(self, values: Sequence[V]) -> list[V]:
         """Give every model what its member has."""
         return [v for v, n in zip(values, self.sizes, strict=True) for _ in range(n)]
-
-    def sums(self, values: Tensor) -> Tensor:
-        """Sum over each member's models."""
-        owner = torch.as_tensor(self._each(range(len(self.at))))
-        return values.new_zeros(len(self.at)).index_add_(0, owner, values)
 
     def halves(self) -> list[tuple[list[int], str]]:
         """Places and names of two parts that are this one together."""

@@ -6,8 +6,7 @@ several sets of rows.
 
 from rnade.training.em.loop import fit_mixture
 from rnade.training.em.progress import PAPER_EM, EMSettings
-from rnade.training.em.sized import Size, Sized
-from rnade.training.em.sizes import fit_sizes
+from rnade.training.em.sizes import Size, Sized, fit_sizes
 from rnade.training.em.starts import STARTS, starting_components
 
 __all__ = [
