@@ -17,17 +17,17 @@ from rnade.training.part import Part, grouped
 
 
 class Bank:
-    """Members in training, as one or more runs.
+    """Many models in training at once, as one or more runs.
 
     Parameters
     ----------
     members : sequence of Member
         Their modules are on one device.
     memory : int, optional
-        Bytes that a run may take; a larger one is split in several, one after the other. None for
-        half of what the device has free.
+        Bytes that a run may take; a larger one is split into several that run one after the
+        other. None for half of the device's free memory.
     checkpoint : path, optional
-        A folder of checkpoints to go on from and to write, one file a run.
+        A folder of checkpoints to resume from and to write, one file a run.
     checkpoint_every : float
         Seconds between two checkpoints of a run; 0 for one each epoch.
 

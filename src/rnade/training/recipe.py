@@ -15,32 +15,33 @@ class Recipe:
     ----------
     optimiser : "adam" or "sgd"
     learning_rate : float
-        Largest rate.
+        Peak learning rate.
     batch_size : int
     epochs : int
     batches_per_epoch : int or None
-        Minibatches that make an epoch; None for one pass over the rows, but at least 20.
+        Minibatches per epoch; None for one pass over the rows, but at least 20.
     schedule : "linear" or "cosine"
-        How the rate falls to 0 at the end of the last epoch.
+        How the learning rate decays to 0 by the end of the last epoch.
     warmup : float
-        Share of all updates in which the rate first rises from 0.
+        Fraction of all updates over which the learning rate first rises from 0.
     momentum : float
-        Of "sgd"; it starts in the second epoch.
+        Momentum of "sgd", used from the second epoch on.
     weight_decay : float
         On the input-to-hidden weights only. "sgd" adds weight_decay * W to the gradient; "adam"
         shrinks W by rate * weight_decay (decoupled).
     clip_norm : float or None
-        Longest gradient; a longer one is shortened to this norm.
+        Largest gradient norm; longer gradients are scaled down to it.
     averaging : float
-        Decay of the running average of the weights that is evaluated and kept; 0 for none.
+        Decay of the moving average of the weights, which is what is evaluated and kept; 0 for
+        the weights themselves.
     scale_mean_gradient : bool
         Multiply the gradient of each component mean by its scale (mixtures of Gaussians only).
     patience : int or None
-        Epochs without a better validation score after which training stops.
+        Early stopping: epochs without a better validation score after which training stops.
     spread : "quantile" or "range"
-        Where the component means start.
+        Initial component means: at quantiles of each column, or evenly over its range.
     weight_scale : float or None
-        Standard deviation of the starting weights; None for the module's own default.
+        Standard deviation of the initial weights; None for the module's own default.
     """
 
     optimiser: Literal["adam", "sgd"] = "adam"

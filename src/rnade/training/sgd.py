@@ -80,7 +80,7 @@ def train(
     on_epoch : callable, optional
         Called with each row of the history.
     checkpoint : path, optional
-        A file to go on from if it exists, and to write every 30 seconds.
+        A file to resume from if it exists, and to write every 30 seconds.
 
     Raises
     ------

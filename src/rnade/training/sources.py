@@ -49,7 +49,7 @@ class AbstractMinibatches(abc.ABC):
 
 
 class ShuffledRows(AbstractMinibatches):
-    """All rows in random order, again and again.
+    """Minibatches of a table of rows: all rows in random order, again and again.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class ShuffledRows(AbstractMinibatches):
 
 
 class RowSource(Protocol):
-    """Whatever rows can be drawn from without end: image patches, windows of speech."""
+    """Anything that new rows can be drawn from: image patches, windows of speech."""
 
     @property
     def device(self) -> torch.device:
@@ -142,7 +142,7 @@ DRAWN_AHEAD = {"cpu": 1, "cuda": 2**18}
 
 
 class FreshRows(AbstractMinibatches):
-    """Rows never seen before, drawn as training goes.
+    """An unlimited supply of new rows, drawn as training goes.
 
     Parameters
     ----------

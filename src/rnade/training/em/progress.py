@@ -16,22 +16,23 @@ from rnade.training.sgd import Outcome
 
 @dataclass(frozen=True)
 class EMSettings:
-    """How long, and in which steps.
+    """Settings of EM: when it stops, and its minibatches.
 
     Attributes
     ----------
     max_iter : int
         Largest number of iterations.
     tol : float
-        Stop once an iteration over all rows raises the mean log-likelihood by less.
+        Convergence tolerance: stop once an iteration over all rows raises the mean
+        log-likelihood by less.
     patience : int or None
-        Looks at the held-out rows without a better score after which training stops. Each
-        iteration over all rows ends in a look; of minibatch iterations each tenth does.
+        Early stopping: evaluations on the held-out rows without a better score after which
+        training stops. Every iteration over all rows is evaluated, and every tenth on minibatches.
     batch_size : int or None
         Rows of a minibatch; None for all rows.
     step_size : float
-        Share of the way towards a minibatch's own best parameters in the first iteration; it
-        falls linearly, to 0 after the last.
+        How far the first minibatch moves the parameters towards its own maximum-likelihood
+        values, between 0 and 1; it decays linearly to 0 after the last.
     """
 
     max_iter: int = 200

@@ -33,7 +33,7 @@ def starting_components(
     weights: Float[Tensor, " N"] | None = None,
     floor: Float[Tensor, " D"] | None = None,
 ) -> GaussianComponents:
-    """Give each of M models K components to start from.
+    """Initial components of a mixture, K for each of M models.
 
     Parameters
     ----------
