@@ -263,11 +263,11 @@ def test_scoring_that_runs_out_of_memory_takes_fewer_rows(monkeypatch):
     expected = finished(members)
     compute, seen = RNADEModule.log_prob, []
 
-    def with_little_memory(self, x):
+    def with_little_memory(self, x, **options):
         seen.append(x.shape[1])
         if x.shape[1] > 10:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return compute(self, x)
+        return compute(self, x, **options)
 
     monkeypatch.setattr(RNADEModule, "log_prob", with_little_memory)
     result = finished(members)[0]
@@ -315,6 +315,27 @@ def test_fresh_rows_serve_a_bank():
             for p, q in zip(weights_of(alone), weights_of(result.module), strict=True):
                 torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
             assert result.train_at_best == pytest.approx(outcome.train_at_best, abs=1e-5)
+
+
+def test_what_stands_in_a_missing_cell_does_not_matter():
+    """Rows with holes are trained on and scored by what was observed of them."""
+    generator = Generator().manual_seed(0)
+    x, v = make_rows(120), make_rows(60, seed=1)
+    seen, v_seen = (torch.rand(t.shape, generator=generator) < 0.7 for t in (x, v))
+
+    def trained(filling):
+        rows, held_out = (torch.where(s, t, filling) for t, s in ((x, seen), (v, v_seen)))
+        source = ShuffledRows(rows, 0, seen=seen)
+        module = make_member((ShuffledRows(x, 0), None)).module
+        return finished([Member(module, QUICK, source, Batch(held_out, seen=v_seen))])[0]
+
+    one, other = trained(math.nan), trained(7.0)
+    assert_same(one, other)
+    assert one.diverged is None
+    assert one.best_score > one.history[0]["validation"] + 0.1
+    with torch.no_grad():
+        score = one.module.log_prob(v, seen=v_seen).mean().item()
+    assert one.best_score == pytest.approx(score, abs=1e-5)
 
 
 def test_members_of_one_source_may_hold_out_other_rows():

@@ -32,18 +32,6 @@ def side_by_side(sets: Sequence[Batch]) -> Batch:
     return stack([padded(rows) for rows in sets])
 
 
-def row_counts(rows: Batch) -> Float[Tensor, " N"]:
-    """How many rows each of N rows stands for, in float64: its weight, 1 without any.
-
-    Weights that are below 1 on average are scaled up to that: they cannot count rows, and those
-    that sum to 1, say, must not make a thousand rows weigh no more than one.
-    """
-    if rows.weights is None:
-        return rows.x.new_ones(len(rows.x), dtype=torch.float64)
-    weights = rows.weights.double()
-    return weights / weights[weights > 0].mean().clamp_max(1.0)
-
-
 def of_each_model(batch: Batch, set_of: Int[Tensor, " M"], n_models: int) -> Batch:
     """Give each model its own of the R entries of a batch; one entry is shared, not copied."""
     if len(batch.x) == 1:
@@ -72,7 +60,7 @@ def mean_log_likelihoods(
     total = torch.zeros(M, dtype=torch.float64, device=module.device)
     start = 0
     while start < N:
-        chunk = _chunk(rows, slice(start, start + size), module.device)
+        chunk = rows.rows(slice(start, start + size)).map(lambda t: t.to(module.device))
         x, weights, seen, _ = of_each_model(chunk, set_of, M)
         assert weights is not None
         try:
@@ -85,8 +73,3 @@ def mean_log_likelihoods(
         total += (scores * weights).sum(1)
         start += size
     return total
-
-
-def _chunk(rows: Batch, at: slice, device: torch.device) -> Batch:
-    """Some rows of every set."""
-    return rows.map(lambda t: t[:, at].to(device))

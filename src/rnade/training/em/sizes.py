@@ -27,9 +27,9 @@ from rnade.nn.mixture import BLOCK, log_joint_of_factors
 from rnade.training.em.matrices import spd_inverse, symmetric, upper_pairs
 from rnade.training.em.progress import EMSettings, Progress
 from rnade.training.em.starts import N_CLUSTERED, clusters, some_rows
-from rnade.training.em.steps import DEAD_ROWS, FactorComponents, regressed
+from rnade.training.em.steps import DEAD_ROWS, FactorComponents, regressed, row_counts
 from rnade.training.run import HistoryRow
-from rnade.training.scoring import row_counts, side_by_side
+from rnade.training.scoring import side_by_side
 from rnade.training.sgd import Outcome
 
 # Numbers in the largest array that a step makes, by device.

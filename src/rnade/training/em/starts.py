@@ -8,9 +8,9 @@ from torch import Generator, Tensor
 
 from rnade.batch import Batch
 from rnade.checks import unknown_name
+from rnade.chunks import rows_at_a_time
 from rnade.training.em.matrices import not_below_floor, symmetric, upper_pairs
-from rnade.training.em.steps import GaussianComponents
-from rnade.training.scoring import row_counts
+from rnade.training.em.steps import GaussianComponents, row_counts
 
 STARTS = ["k-means++", "random"]
 # Rows that clusters are made of, and rounds of k-means after the first centres.
@@ -18,8 +18,6 @@ N_CLUSTERED = 20_000
 N_ROUNDS = 10
 # Duplicated rows and collinear columns give clusters without volume: no start is narrower.
 SMALLEST_VARIANCE = 1e-6
-# Numbers in the largest array of products of columns: 128 MiB in float64.
-CHUNK_ELEMENTS = 2**24
 
 
 @torch.no_grad()
@@ -167,7 +165,7 @@ def _second_moments(x: Float[Tensor, "R N D"], member: Float[Tensor, "R N C"]) -
     """Sums of x x' over the rows of each cluster, (R, C, D, D)."""
     R, _, D = x.shape
     i, j = upper_pairs(D, x.device)
-    size = max(1, CHUNK_ELEMENTS // (R * len(i)))
+    size = rows_at_a_time(R * len(i))
     pieces = zip(*(torch.split(t, size, dim=1) for t in (x, member)), strict=True)
     total = x.new_zeros(R, member.shape[2], len(i))
     for rows, mine in pieces:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from rnade.batch import Batch
 from rnade.exceptions import SingularDataError
 from rnade.nn.mfa import MixtureOfFactorAnalyzersModule
 from rnade.nn.mixture import AbstractGaussianMixture, triangle_blocks
@@ -24,6 +25,25 @@ DEAD_ROWS = 1e-3
 
 # Sums over rows, weighted by responsibilities; see `AbstractSteps.gather`.
 Sums = dict[str, Tensor]
+
+
+def row_counts(rows: Batch) -> Float[Tensor, " N"]:
+    """How many rows each of N rows stands for, in float64: its weight, 1 without any.
+
+    Weights that are below 1 on average are scaled up to that: they cannot count rows, and those
+    that sum to 1, say, must not make a thousand rows weigh no more than one.
+
+    Raises
+    ------
+    ValueError
+        If cells are missing, for which EM has no use yet.
+    """
+    if rows.seen is not None:
+        raise ValueError("EM expects rows without missing cells; got some with `seen`.")
+    if rows.weights is None:
+        return rows.x.new_ones(len(rows.x), dtype=torch.float64)
+    weights = rows.weights.double()
+    return weights / weights[weights > 0].mean().clamp_max(1.0)
 
 
 class GaussianComponents(NamedTuple):
