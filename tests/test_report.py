@@ -14,11 +14,13 @@ from sklearn.mixture import GaussianMixture
 from rnade import FVSBN, NADE, RNADE, load
 from rnade.evaluation import Calibration
 from rnade.exceptions import SpikeWarning
+from rnade.families import Conditional
 from rnade.report import render, study
 from rnade.report.calibration import column_calibration
 from rnade.report.oddness import threshold
 from rnade.report.references import IndependentBits, IndependentMixtures, gaussian_log_density
 from rnade.report.resemblance import (
+    closest_columns,
     marginal,
     most_dependent,
     mutual_information,
@@ -149,20 +151,26 @@ def test_mutual_information_sees_curves_and_no_ghosts():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 5000))
     X = np.column_stack([a, b, a**2 + 0.1 * rng.normal(size=5000), np.ones(5000)])
-    information = mutual_information(X)
+    every = np.arange(4)
+    information = mutual_information(X, every)
     np.testing.assert_allclose(information, information.T)
     assert information[0, 1] < 0.01
     assert information[0, 2] > 0.8
     # 64 cells and 1000 rows look dependent by 49 / 2000 nats where nothing is.
-    assert mutual_information(rng.normal(size=(1000, 10))).mean() < 0.01
+    assert mutual_information(rng.normal(size=(1000, 10)), np.arange(10)).mean() < 0.01
     assert abs(scipy.stats.spearmanr(a, X[:, 2]).statistic) < 0.05  # which correlation misses
     assert information[3].max() == 0
-    assert most_dependent(information, 2) == [0, 2]
+    assert most_dependent(information, every, 2) == [0, 2]
+    some = mutual_information(X, np.array([2, 1]))
+    np.testing.assert_array_equal(some, information[[2, 1]])
+    assert most_dependent(some, np.array([2, 1]), 2) == [0, 2]
+    assert set(closest_columns(some, np.array([2, 1]))) <= {1, 2}
+    assert closest_columns(some, np.array([2, 1]))[2] == (0, information[2, 0])
 
 
 def test_mutual_information_of_gaussians():
     """Binned ranks lose some of -log(1 - rho^2) / 2, and never gain."""
-    information = mutual_information(gaussian_rows(20_000))[0, 1]
+    information = mutual_information(gaussian_rows(20_000), np.array([0]))[0, 1]
     exact = -0.5 * math.log(1 - 0.8**2)
     assert 0.85 * exact < information < exact
 
@@ -458,3 +466,61 @@ def test_an_average_over_orders_has_gains_from_other_columns():
     page = render(found)
     assert "in an order of its own" in page
     assert "columns above it" not in page
+
+
+# ---------------------------------------------------------------- wide tables
+
+
+def wide_rows(n_columns, n=60):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, 3)) @ rng.normal(size=(3, n_columns)) + rng.normal(
+        size=(n, n_columns)
+    )
+
+
+def test_a_page_does_not_grow_with_the_columns_of_a_wide_table():
+    pages = {}
+    for n_columns in (400, 800):
+        X = wide_rows(n_columns)
+        found = study(fit(X, epochs=1), X)
+        pages[n_columns] = render(found)
+        assert len(found.marginals) == len(found.gains) == n_columns
+        assert len(found.correlation.columns) == 300
+    assert len(pages[800]) < 1.05 * len(pages[400])
+    assert "Shown: 60 of 800 columns, those that are the furthest off." in pages[800]
+    assert "Shown: 60 of 800 columns, those with the largest gains." in pages[800]
+    assert "Compared: 300 of 800 columns, those that gain the most" in pages[800]
+
+
+def test_intervals_are_found_for_the_cells_that_are_shown_alone(monkeypatch):
+    asked = []
+    quantile = Conditional.quantile
+
+    def counting(conditional, q):
+        asked.append(q)
+        return quantile(conditional, q)
+
+    monkeypatch.setattr(Conditional, "quantile", counting)
+    X = wide_rows(200)
+    found = study(fit(X, epochs=1), X)
+    told = [reason for row in found.oddness.rows for reason in row.reasons]
+    assert len(told) > 10
+    assert all(reason.low < reason.high for reason in told)
+    # Six cells of ten rows, of which three are told, and the two ends of each.
+    assert len(asked) <= 6 * 10 * 2
+
+
+def test_quantiles_of_some_cells_are_those_of_all(weather):
+    model, frame, _ = weather
+    rows = frame[:4]
+    where = np.random.default_rng(0).uniform(size=rows.shape) < 0.4
+    found = model.conditional_quantiles(rows, 0.3, where=where)
+    np.testing.assert_array_equal(np.isfinite(found), where)
+    np.testing.assert_array_equal(found[where], model.conditional_quantiles(rows, 0.3)[where])
+
+
+def test_a_gaussian_of_fewer_rows_than_columns_is_no_reference():
+    X = wide_rows(80)
+    found = study(fit(X, epochs=1), X)
+    assert [line.model for line in found.scores] == ["RNADE", "independent columns"]
+    assert any("more rows than columns" in sentence for sentence in found.absent)

@@ -78,7 +78,9 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
                 u[rows, d] = lower + (upper - lower) * rng.uniform(size=len(lower))
         return u
 
-    def conditional_quantiles(self, X: Any, q: ArrayLike) -> Array:
+    def conditional_quantiles(
+        self, X: Any, q: ArrayLike, *, where: NDArray[np.bool_] | None = None
+    ) -> Array:
         """The values below which the model puts the shares `q` of each conditional.
 
         ``conditional_quantiles(X, [0.05, 0.95])`` bounds what the model expected of each cell in
@@ -89,6 +91,8 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         X : array-like or data frame of shape (N, D)
         q : float or array-like of floats
             Strictly between 0 and 1.
+        where : array of bool, shape (N, D), optional
+            Cells to compute, all by default; the others are NaN.
 
         Returns
         -------
@@ -98,11 +102,12 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         check_is_fitted(self)
         X = self._encode(check_rows(self, X, fitting=False))
         shares = [float(share) for share in np.atleast_1d(np.asarray(q))]
-        Z = np.empty((len(shares), *X.shape))
+        wanted = np.ones(X.shape, dtype=bool) if where is None else where
+        Z = np.full((len(shares), *X.shape), np.nan)
         for rows, d, _, conditional in self._conditionals(X, seed=0):
-            for i, share in enumerate(shares):
+            for i, share in enumerate(shares if wanted[rows, d].any() else []):
                 Z[i, rows, d] = conditional.quantile(share).cpu().numpy()
-        values = self.standardiser_.inverse(Z)
+        values = np.where(wanted, self.standardiser_.inverse(Z), np.nan)
         return values if np.ndim(q) else np.asarray(values[0])
 
     def _reach(self) -> tuple[Array, Array]:

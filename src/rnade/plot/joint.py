@@ -64,7 +64,8 @@ class PairsDisplay:
         X = as_values(estimator, X)
         sampled = estimator.sample(n_points, random_state=random_state)
         if columns is None:
-            at = most_dependent(mutual_information(X))
+            every = np.arange(X.shape[1])
+            at = most_dependent(mutual_information(X, every), every)
         else:
             at = [place_of(estimator, column) for column in columns]
         names = column_names(estimator)

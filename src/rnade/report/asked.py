@@ -21,13 +21,16 @@ class ReferenceScores:
 
     Attributes
     ----------
-    gaussian : array of shape (n,), or None for bits
+    gaussian : array of shape (n,), or None
+        None for bits, and where the covariance of as many columns as rows would be singular.
     alone : array of shape (n, D)
         Of each column by itself.
+    of_bits : bool
     """
 
     gaussian: Array | None
     alone: Array
+    of_bits: bool
 
 
 @dataclass(frozen=True)
@@ -94,13 +97,15 @@ class Asked:
         if is_binary(self.estimator):
             for learned, scored in folds:
                 alone[scored] = IndependentBits.fit(values[learned]).log_densities(values[scored])
-            return ReferenceScores(None, alone[judged])
+            return ReferenceScores(None, alone[judged], of_bits=True)
         floors = self._floors()
+        regular = all(len(learned) > len(self.names) for learned, _ in folds)
         for learned, scored in folds:
             mixtures = IndependentMixtures.fit(values[learned], floors)
             alone[scored] = mixtures.log_densities(values[scored])
-            joint[scored] = gaussian_log_density(values[learned], values[scored])
-        return ReferenceScores(joint[judged], alone[judged])
+            if regular:
+                joint[scored] = gaussian_log_density(values[learned], values[scored])
+        return ReferenceScores(joint[judged] if regular else None, alone[judged], of_bits=False)
 
     def _floors(self) -> Array:
         """Smallest deviation of a component, in units of the column's, as in the model."""

@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from rnade.report import pictures
 from rnade.report.calibration import BAND_LEVEL
 from rnade.report.chart import text
-from rnade.report.findings import Findings
+from rnade.report.findings import MOST_SHOWN, Findings
 from rnade.report.oddness import OddRow, Reason
 from rnade.report.words import decimals_for, fixed, near, number, percent, plural
 
-# More columns than this are not all drawn one by one.
-MOST_COLUMNS = 60
 # More columns left out than this are counted, not named.
 _MOST_LEFT_OUT = 12
 
@@ -65,6 +63,11 @@ def score_table(found: Findings) -> str:
     )
 
 
+def of_all(n: int, found: Findings) -> str:
+    """How many of the model's columns something is about."""
+    return f"{n:,} of {plural(len(found.fitted.columns), 'column')}"
+
+
 def facts(found: Findings) -> str:
     """Rows, columns, and what was left out or changed."""
     model, table = found.fitted, found.table
@@ -75,7 +78,7 @@ def facts(found: Findings) -> str:
     dropped = model.dropped_rows
     if dropped:
         lines.append(("Rows left out", f"{plural(dropped, 'row')} with a missing cell"))
-    lines.append(("Columns", f"{len(model.columns)}: " + _some(model.columns, MOST_COLUMNS)))
+    lines.append(("Columns", f"{len(model.columns)}: " + _some(model.columns, MOST_SHOWN)))
     if model.left_out:
         reasons = [f"{name}: {why}" for name, why in model.left_out.items()]
         lines.append(("Columns left out", _some(reasons, _MOST_LEFT_OUT, "; ")))
@@ -131,7 +134,7 @@ def column_cards(found: Findings) -> str:
 
     ordered = sorted(found.marginals, key=lambda m: badness(m.column, m.distance))
     cards = []
-    for shown in ordered[:MOST_COLUMNS]:
+    for shown in ordered[:MOST_SHOWN]:
         column = by_name.get(shown.column)
         name = text(shown.column)
         card = f'<div class="column"><h4 title="{name}">{name}</h4>{pictures.marginal(shown)}'
@@ -142,12 +145,11 @@ def column_cards(found: Findings) -> str:
                 f" interval{off}</p>"
             )
         cards.append(card + "</div>")
-    rest = len(ordered) - MOST_COLUMNS
-    more = f" The {rest} columns that are least off are not drawn." if rest > 0 else ""
+    more = f" Shown: {of_all(len(cards), found)}, those that are the furthest off."
     entries = [("", "--real-soft", "real"), ("stroke", "--model", "sampled")]
     caption = (
-        "Each column’s values from their 0.5 % to their 99.5 % quantile, real and sampled." + more
-    )
+        "Each column’s values from their 0.5 % to their 99.5 % quantile, real and sampled."
+    ) + (more if len(cards) < len(ordered) else "")
     if found.calibration:
         entries += [
             ("stroke", "--real", "where values fall in their conditionals"),
@@ -175,6 +177,11 @@ def correlation(found: Findings) -> str:
         "Rank correlations (Spearman). Each point is a pair of columns: on the dashed line,"
         " samples and real rows agree."
     )
+    if len(measured.columns) < len(found.fitted.columns):
+        caption += (
+            f" Compared: {of_all(len(measured.columns), found)}, those"
+            f" {'that gain the most from others' if found.gains else 'that are the furthest off'}."
+        )
     if matrix:
         caption += (
             " In the matrix, real is below the diagonal and sampled above it; teal is positive,"

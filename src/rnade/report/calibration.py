@@ -1,6 +1,7 @@
 """Whether each column's probabilities come true: the probability integral transform."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy.stats import binom
@@ -51,21 +52,28 @@ def column_calibration(column: str, u: Array) -> ColumnCalibration:
     """
     n = len(u)
     counts = np.histogram(u, bins=N_BINS, range=(0.0, 1.0))[0].astype(np.float64)
-    # Bonferroni over the bins, which lean on each other a little: the band is slightly wide.
-    tail = (1 - BAND_LEVEL) / 2 / N_BINS
-    low, high = binom.ppf([tail, 1 - tail], n, 1 / N_BINS)
+    low, high = _band(n)
     ordered = np.sort(u)
     above = np.arange(1, n + 1) / n - ordered
     below = ordered - np.arange(n) / n
     return ColumnCalibration(
         column=column,
         counts=counts,
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         inside=bool(((counts >= low) & (counts <= high)).all()),
         distance=float(max(above.max(), below.max())),
         coverage=float(((u >= 0.05) & (u <= 0.95)).mean()),
     )
+
+
+@cache
+def _band(n: int) -> tuple[float, float]:
+    """Between which counts all bins of n uniform values stay, in 99 of 100 cases."""
+    # Bonferroni over the bins, which lean on each other a little: the band is slightly wide.
+    tail = (1 - BAND_LEVEL) / 2 / N_BINS
+    low, high = binom.ppf([tail, 1 - tail], n, 1 / N_BINS)
+    return float(low), float(high)
 
 
 def calibrate(names: list[str], U: Array) -> list[ColumnCalibration]:

@@ -22,7 +22,8 @@ class Gain:
         itself, in nats.
     standard_error : float
     closest : str or None
-        The other column with which this one shares the most information, by itself.
+        The other column with which this one shares the most information, by itself; None where
+        there is none, and of columns beyond the `MOST_SHOWN` with the largest gains.
     shared : float
         How many nats that is.
     """
@@ -36,42 +37,41 @@ class Gain:
 
 
 def gains(
-    names: list[str], order: list[int] | None, terms: Array, alone: Array, shared: Array
+    names: list[str],
+    order: list[int] | None,
+    difference: Array,
+    closest: dict[int, tuple[int, float]],
 ) -> list[Gain]:
-    """Compare the model's terms with those of independent columns, row by row.
+    """Say what each column gains, from its log conditionals less its log densities by itself.
 
     Parameters
     ----------
     names : list of str
     order : list of int, or None
         Which column comes first, second and so on in the model; None if it has no one order.
-    terms, alone : array of shape (n, D)
-        Log conditionals of the model, and log densities of columns by themselves, for the same
-        rows.
-    shared : array of shape (D, D)
-        Mutual information of pairs of columns.
+    difference : array of shape (n, D)
+        Log conditionals of the model minus log densities of columns by themselves, row by row.
+    closest : dict of int to (int, float)
+        For some columns the one that shares the most information with it, and how much.
 
     Returns
     -------
     list of Gain
         In the model's order, or that of the columns.
     """
-    difference = terms - alone
     mean = difference.mean(axis=0)
     error = difference.std(axis=0, ddof=1) / np.sqrt(len(difference))
     found = []
     for place, d in enumerate(range(len(names)) if order is None else order, start=1):
-        position = 0 if order is None else place
-        partner = int(shared[d].argmax())
-        has_partner = shared[d, partner] > 0
+        partner, shared = closest.get(d, (None, 0.0))
         found.append(
             Gain(
                 column=names[d],
-                position=position,
+                position=0 if order is None else place,
                 gain=float(mean[d]),
                 standard_error=float(error[d]),
-                closest=names[partner] if has_partner else None,
-                shared=float(shared[d, partner]) if has_partner else 0.0,
+                closest=None if partner is None else names[partner],
+                shared=shared,
             )
         )
     return found

@@ -15,6 +15,9 @@ from rnade.report.oddness import Oddness
 from rnade.report.resemblance import Correlation, Marginal, Pairs
 from rnade.report.rows import Role
 
+# Columns that are shown one by one; of wider tables the worst, or those that gain the most.
+MOST_SHOWN = 60
+
 
 @dataclass(frozen=True)
 class Table:
@@ -59,6 +62,7 @@ class Findings:
     pairs : Pairs or None
         None for a table of one column.
     correlation : Correlation or None
+        Of all columns; of a wide table, of those that gain the most from others.
     oddness : Oddness
     gains : list of Gain
         In the model's order; empty where the model cannot say.

@@ -1,7 +1,6 @@
 """The rows that the model finds odd, why, and what it expected in their place."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +10,13 @@ from rnade.evaluation import Calibration
 from rnade.report.rows import Rows
 from rnade.surprise import typical_log_conditionals
 from rnade.typing import Array
+from rnade.report.asked import Asked
+from rnade.report.rows import Index
 
 LEVELS = (0.05, 0.01, 0.001)
 # What the model expects of a cell is told as the interval that it gives this probability.
 COVERAGE = 0.9
-_MOST_REASONS = 3
+_MOST_REASONS, _MOST_LOOKED_AT = 3, 6
 # Fewer nats than this are no reason: half of all cells add some. A value within the interval needs
 # more, since it is odd only as one between usual values, or beside a single very usual one.
 _LEAST_SURPRISE, _LEAST_WITHIN = 1.0, 3.0
@@ -134,11 +135,9 @@ class Oddness:
 
 
 def find_odd(
-    estimator: Any,
-    names: list[str],
-    X: Array,
+    asked: Asked,
     scores: Array,
-    rows: Rows,
+    surprise: Array | None,
     places: NDArray[np.int64],
     *,
     most: int = 10,
@@ -147,24 +146,24 @@ def find_odd(
 
     Parameters
     ----------
-    estimator : fitted estimator
-    names : list of str
-    X : array of shape (N, D)
+    asked : Asked
     scores : array of shape (N,)
-        Log densities.
-    rows : Rows
+        Log densities of all rows.
+    surprise : array of shape (N, D), or None
+        Nats by which each value is less likely than is usual for its column.
     places : array of shape (N,)
-        Which row of the file each row is, from 1.
+        Which row of the file each row is, counted from 1.
     most : int
         How many rows to explain.
     """
-    calibration = getattr(estimator, "calibration_", None)
+    rows = asked.rows
+    calibration = getattr(asked.estimator, "calibration_", None)
     own = calibration is not None
     if calibration is None:
         calibration = Calibration.from_scores(scores[rows.judged])
     p_values = calibration.pvalue(scores)
     oddest = np.argsort(scores, kind="stable")[:most]
-    reasons = _reasons(estimator, names, X[oddest])
+    reasons = [[] for _ in oddest] if surprise is None else _reasons(asked, oddest, surprise)
     found = [
         OddRow(
             row=int(places[i]),
@@ -209,26 +208,23 @@ def score_histogram(scores: Array) -> ScoreHistogram:
     return ScoreHistogram(edges, counts.astype(np.float64), int((scores < low).sum()))
 
 
-def _reasons(estimator: Any, names: list[str], X: Array) -> list[list[Reason]]:
+def _reasons(asked: Asked, oddest: Index, surprise: Array) -> list[list[Reason]]:
     """The cells of each row that are the least likely, compared with what is usual."""
-    if not hasattr(estimator, "log_conditionals"):
-        return [[] for _ in X]
-    given = as_fitted(estimator, X)
-    surprise = typical_log_conditionals(estimator) - estimator.log_conditionals(given)
-    has_intervals = hasattr(estimator, "conditional_quantiles")
-    low, high = (
-        (
-            estimator.conditional_quantiles(given, (1 - COVERAGE) / 2),
-            estimator.conditional_quantiles(given, (1 + COVERAGE) / 2),
-        )
-        if has_intervals
-        else (np.full_like(X, np.nan), np.full_like(X, np.nan))
-    )
+    estimator, X, surprise = asked.estimator, asked.X[oddest], surprise[oddest]
+    # Few cells of each row, since finding the ends of an interval is slow.
+    columns = np.argsort(-surprise, axis=1, kind="stable")[:, :_MOST_LOOKED_AT]
+    low, high = np.full_like(X, np.nan), np.full_like(X, np.nan)
+    if hasattr(estimator, "conditional_quantiles"):
+        where = np.zeros(X.shape, dtype=bool)
+        np.put_along_axis(where, columns, True, axis=1)
+        ends = ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2)
+        given = as_fitted(estimator, X)
+        low, high = estimator.conditional_quantiles(given, ends, where=where)
     found = []
-    for i in range(len(X)):
+    for i, row in enumerate(columns):
         cells = [
-            Reason(names[d], *map(float, (X[i, d], low[i, d], high[i, d], surprise[i, d])))
-            for d in np.argsort(-surprise[i], kind="stable")
+            Reason(asked.names[d], *map(float, (X[i, d], low[i, d], high[i, d], surprise[i, d])))
+            for d in row
         ]
         told = [
             cell

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.stats import ks_2samp, rankdata
 
 from rnade.typing import Array
+from rnade.report.rows import Index
 
 _BINS = 30
 # Bins of each column's ranks when the dependence of all pairs is measured.
@@ -57,7 +58,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Correlation:
-    """Rank correlations (Spearman's) of all columns, real and sampled.
+    """Rank correlations (Spearman's) of columns, real and sampled.
 
     Attributes
     ----------
@@ -127,37 +128,57 @@ def rank_correlation(X: Array) -> Array:
     return np.asarray(R)
 
 
-def mutual_information(X: Array) -> Array:
-    """Dependence of every pair of columns in nats, curved or not, from their binned ranks.
+def mutual_information(X: Array, of: Index) -> Array:
+    """Dependence of some columns on every column in nats, curved or not, from their binned ranks.
 
     Ranks are put into 8 bins a column; one product of indicator matrices counts the rows in each
     cell of every pair. The expected excess of independent columns, (r - 1)(c - 1) / 2n, is taken
-    off. The diagonal is 0.
+    off. A column shares 0 with itself.
+
+    Parameters
+    ----------
+    X : array of shape (n, D)
+    of : array of int, shape (k,)
+        Columns: cost and memory grow with k times D.
+
+    Returns
+    -------
+    array of shape (k, D)
     """
-    n, D = X.shape
+    (n, D), k = X.shape, len(of)
     bins = np.minimum((rankdata(X, axis=0) - 0.5) / n * _RANK_BINS, _RANK_BINS - 1).astype(int)
-    indicator = np.zeros((n, D * _RANK_BINS), dtype=np.float32)
-    indicator[np.arange(n)[:, None], bins + _RANK_BINS * np.arange(D)] = 1
-    joint = (indicator.T @ indicator).astype(np.float64) / n
-    single = np.diag(joint).copy()
-    used = (single > 0).reshape(D, _RANK_BINS).sum(axis=1)
-    expected = single[:, None] * single
+    indicator = np.zeros((n, D, _RANK_BINS), dtype=np.float32)
+    indicator[np.arange(n)[:, None], np.arange(D), bins] = 1
+    single = indicator.mean(axis=0, dtype=np.float64)
+    counts = indicator[:, of].reshape(n, -1).T @ indicator.reshape(n, -1)
+    joint = counts.astype(np.float64) / n
+    expected = np.outer(single[of], single)
     terms = np.zeros_like(joint)
     np.log(joint / np.where(expected > 0, expected, 1), where=joint > 0, out=terms)
-    information = (joint * terms).reshape(D, _RANK_BINS, D, _RANK_BINS).sum(axis=(1, 3))
-    information -= np.outer(used - 1, used - 1) / (2 * n)
-    np.fill_diagonal(information, 0.0)
+    information = (joint * terms).reshape(k, _RANK_BINS, D, _RANK_BINS).sum(axis=(1, 3))
+    used = (single > 0).sum(axis=1)
+    information -= np.outer(used[of] - 1, used - 1) / (2 * n)
+    information[np.arange(k), of] = 0.0
     return np.asarray(np.maximum(information, 0.0))
 
 
-def most_dependent(information: Array, most: int = 5) -> list[int]:
+def closest_columns(information: Array, of: Index) -> dict[int, tuple[int, float]]:
+    """For each column of `mutual_information` the closest one and how much they share, if any."""
+    closest = information.argmax(axis=1)
+    shared = information.max(axis=1)
+    found = zip(of.tolist(), closest.tolist(), shared.tolist(), strict=True)
+    return {column: (partner, nats) for column, partner, nats in found if nats > 0}
+
+
+def most_dependent(information: Array, of: Index, most: int = 5) -> list[int]:
     """Columns that depend on each other the most: the strongest pair, then its closest ones."""
-    D = len(information)
+    D = information.shape[1]
     if D < 2:
         return list(range(D))
-    chosen = list(map(int, np.unravel_index(information.argmax(), (D, D))))
+    row, column = np.unravel_index(information.argmax(), information.shape)
+    chosen = [int(of[row]), int(column)]
     while len(chosen) < min(most, D):
-        closest = information[chosen].max(axis=0)
+        closest = information[np.isin(of, chosen)].max(axis=0)
         closest[chosen] = -1
         chosen.append(int(closest.argmax()))
     return sorted(chosen)

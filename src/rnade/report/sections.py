@@ -3,7 +3,7 @@
 from rnade.report import blocks, pictures
 from rnade.report.calibration import BAND_LEVEL
 from rnade.report.chart import text
-from rnade.report.findings import Findings
+from rnade.report.findings import MOST_SHOWN, Findings
 from rnade.report.words import decimals_for, fixed, number, percent, plural
 
 
@@ -190,19 +190,23 @@ def depends(found: Findings) -> str:
     """Gains of columns from those before them."""
     if not found.gains:
         return ""
+    by_gain = sorted(range(len(found.gains)), key=lambda at: -found.gains[at].gain)
+    shown = [found.gains[at] for at in sorted(by_gain[:MOST_SHOWN])]
     rows = "".join(
         f'<tr><td class="label" title="{text(gain.column)}">{text(gain.column)}</td>'
-        f'<td class="picture">{pictures.gain_track(gain, found.gains)}</td>'
+        f'<td class="picture">{pictures.gain_track(gain, shown)}</td>'
         f'<td class="figure">{fixed(gain.gain, 2)}</td>'
         f'<td class="label">{text(gain.closest) if gain.closest else "–"}</td></tr>'
-        for gain in found.gains
+        for gain in shown
     )
+    which = f" Shown: {blocks.of_all(len(shown), found)}, those with the largest gains."
+    which = which if len(shown) < len(found.gains) else ""
     total = sum(gain.gain for gain in found.gains)
     return (
         f'<section id="depends"><h2>What depends on what?</h2>{blocks.finding(found, "gains")}'
         '<figure class="long"><table><thead><tr><th>column</th>'
         '<th class="picture"></th><th class="figure">gain, nats</th><th>closest column</th>'
-        f"</tr></thead><tbody>{rows}</tbody></table><figcaption>{_gain_caption(found)}"
+        f"</tr></thead><tbody>{rows}</tbody></table><figcaption>{_gain_caption(found)}{which}"
         f" All together: {number(total)} nats a row. A gain of g nats is as if e<sup>−g</sup> of"
         " the column’s spread were left: 0.7 nats halve it. The line is two standard errors. The"
         " closest column is the one that shares the most information with it, wherever it"

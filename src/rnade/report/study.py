@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 from rnade._version import __version__
 from rnade.columns import as_fitted
 from rnade.report import sentences
-from rnade.report.asked import Asked
+from rnade.report.asked import Asked, ReferenceScores
 from rnade.report.calibration import ColumnCalibration, calibrate
 from rnade.report.cautions import look_for_cautions
 from rnade.report.dependence import Gain, gains
-from rnade.report.findings import Findings, Table
+from rnade.report.findings import MOST_SHOWN, Findings, Table
 from rnade.report.fitted import compare, describe
 from rnade.report.oddness import find_odd
 from rnade.report.resemblance import (
     Correlation,
+    closest_columns,
     marginal,
     most_dependent,
     mutual_information,
@@ -24,10 +25,14 @@ from rnade.report.resemblance import (
     rank_correlation,
 )
 from rnade.typing import Array
+from rnade.surprise import typical_log_conditionals
 
 # Rows drawn from the model; as many real ones at most enter correlations. A correlation is then
-# known within 0.01.
-N_SAMPLED = 20_000
+# known within 0.01. Tables of more than 200 columns take fewer, so that their cost grows with the
+# columns alone.
+N_SAMPLED, FEWEST_SAMPLED, SAMPLED_CELLS = 20_000, 1000, 4_000_000
+# Every pair of so many columns is correlated; of wider tables, those that gain the most.
+MOST_CORRELATED = 300
 # Points in each cell of the matrix of pairs.
 N_POINTS = 700
 
@@ -69,47 +74,50 @@ def study(
     rows, names = asked.rows, asked.names
     fitted = describe(estimator, names)
     absent: list[str] = []
-
     terms, scores = asked.scored()
-    lines = {fitted.kind: scores[rows.judged]}
     references = asked.reference_scores()
-    if references is None:
-        absent.append("There are too few rows to fit a reference model to.")
-    else:
-        if references.gaussian is not None:
-            lines["Gaussian"] = references.gaussian
-        lines["independent columns"] = references.alone.sum(axis=1)
-    compared = compare(lines)
-
-    some = _some(asked.values)
-    shared = mutual_information(some)
-    found_gains: list[Gain] = []
+    compared = compare({fitted.kind: scores[rows.judged]} | _reference_lines(references, absent))
+    sampled = estimator.sample(_n_sampled(len(names)), random_state=random_state)
+    marginals = [
+        marginal(name, asked.values[:, d], sampled[:, d], float(asked.steps[d]))
+        for d, name in enumerate(names)
+    ]
+    # Pairs are looked for among the columns where there is the most to see: all of them would take
+    # the square of the columns.
+    ranked = np.argsort([-column.distance for column in marginals], kind="stable")
+    gained = None if terms is None or references is None else terms[rows.judged] - references.alone
     if terms is None:
         absent.append(
             f"{fitted.kind} has no log density for single columns, so this page cannot say which"
             " columns make a row odd, nor what each column gains from others."
         )
-    elif references is not None:
-        found_gains = gains(names, asked.order, terms[rows.judged], references.alone, shared)
-
+    elif gained is not None:
+        ranked = np.argsort(-gained.mean(axis=0), kind="stable")
+    some = _some(asked.values, len(sampled))
+    shown, correlated = np.sort(ranked[:MOST_SHOWN]), np.sort(ranked[:MOST_CORRELATED])
+    shared = mutual_information(some, shown)
+    found_gains = (
+        [] if gained is None else gains(names, asked.order, gained, closest_columns(shared, shown))
+    )
     numbered = np.arange(1, len(scores) + 1) if places is None else places
-    oddness = find_odd(estimator, names, asked.X, scores, rows, numbered)
+    surprise = None if terms is None else typical_log_conditionals(estimator, sampled) - terms
+    oddness = find_odd(asked, scores, surprise, numbered)
     share_odd = next(t.share for t in oddness.thresholds if t.level == 0.01)
-    sampled = estimator.sample(N_SAMPLED, random_state=random_state)
     several = len(names) > 1
     found = Findings(
         fitted=fitted,
         table=Table(source, len(scores), dropped_rows, rows.role, len(rows.judged), len(sampled)),
         scores=compared,
         calibration=_calibration(asked, random_state, absent),
-        marginals=[
-            marginal(name, asked.values[:, d], sampled[:, d], float(asked.steps[d]))
-            for d, name in enumerate(names)
-        ],
-        pairs=pairs(names, most_dependent(shared), asked.values, sampled, N_POINTS)
+        marginals=marginals,
+        pairs=pairs(names, most_dependent(shared, shown), asked.values, sampled, N_POINTS)
         if several
         else None,
-        correlation=Correlation(names, rank_correlation(some), rank_correlation(sampled))
+        correlation=Correlation(
+            [names[d] for d in correlated],
+            rank_correlation(some[:, correlated]),
+            rank_correlation(sampled[:, correlated]),
+        )
         if several
         else None,
         oddness=oddness,
@@ -144,14 +152,29 @@ def gains_of(estimator: Any, X: Any, *, random_state: int = 0) -> list[Gain]:
         raise ValueError(
             f"Expected more rows to compare columns by themselves with; got {len(asked.X)}."
         )
-    shared = mutual_information(_some(asked.values))
-    judged = terms[asked.rows.judged]
-    return gains(asked.names, asked.order, judged, references.alone, shared)
+    return gains(asked.names, asked.order, terms[asked.rows.judged] - references.alone, {})
 
 
-def _some(X: Array) -> Array:
-    """Rows at even distances, as many as are sampled at most."""
-    return np.asarray(X[np.linspace(0, len(X) - 1, min(N_SAMPLED, len(X))).astype(int)])
+def _n_sampled(n_columns: int) -> int:
+    return max(FEWEST_SAMPLED, min(N_SAMPLED, SAMPLED_CELLS // n_columns))
+
+
+def _some(X: Array, most: int) -> Array:
+    """Rows at even distances, so many at most."""
+    return np.asarray(X[np.linspace(0, len(X) - 1, min(most, len(X))).astype(int)])
+
+
+def _reference_lines(references: ReferenceScores | None, absent: list[str]) -> dict[str, Array]:
+    """Log densities of the judged rows by the name of the reference model."""
+    if references is None:
+        absent.append("There are too few rows to fit a reference model to.")
+        return {}
+    alone = {"independent columns": references.alone.sum(axis=1)}
+    if references.gaussian is not None:
+        return {"Gaussian": references.gaussian} | alone
+    if not references.of_bits:
+        absent.append("A Gaussian with a full covariance takes more rows than columns to fit.")
+    return alone
 
 
 def _calibration(asked: Asked, seed: int, absent: list[str]) -> list[ColumnCalibration]:
