@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import warnings
 
 import numpy as np
@@ -9,11 +10,12 @@ import pandas as pd
 import pytest
 import scipy.stats
 from scipy.integrate import quad
+from sklearn.datasets import load_wine
 from sklearn.mixture import GaussianMixture
 
-from rnade import FVSBN, NADE, RNADE, load
+from rnade import FVBN, FVSBN, NADE, RNADE, load
 from rnade.evaluation import Calibration
-from rnade.exceptions import SpikeWarning
+from rnade.exceptions import SpikeWarning, TrainingWarning
 from rnade.families import Conditional
 from rnade.report import render, study
 from rnade.report.calibration import column_calibration
@@ -28,6 +30,7 @@ from rnade.report.resemblance import (
     rank_correlation,
 )
 from rnade.report.rows import Rows
+from rnade.report.words import MINUS
 from tests.weather import make_weather
 
 QUICK = {"n_hidden": 8, "n_components": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
@@ -336,11 +339,111 @@ def test_a_model_worse_than_a_gaussian_is_told():
     assert found.sentences["comparison"].startswith("A Gaussian with full covariance gives")
 
 
-def test_overfitting_is_told():
+def test_overfitting_is_the_gap_of_the_fitted_model():
+    """Of the average that was fitted, whatever the curve of one of its models says."""
+    X = load_wine().data
+    model = fit(X, ensemble="auto", epochs=20, n_hidden=50, validation_fraction=0.3)
+    held_out = np.zeros(len(X), dtype=bool)
+    held_out[model.fitted_rows_.held_out] = True
+    scores = model.score_samples(X)
+    means = scores[~held_out].mean(), scores[held_out].mean()
+    assert means[0] > means[1] + 3  # or this tests nothing
+    text = kinds(study(model, X))["overfit"].text
+    told = re.findall(r"-?\d+\.?\d*", text.replace(MINUS, "-"))
+    np.testing.assert_allclose([*map(float, told)], [*means, means[0] - means[1]], rtol=0.01)
+
+
+def test_overfitting_of_one_model_is_known_without_its_table():
     X = np.random.default_rng(0).normal(size=(60, 6))
     model = fit(X, epochs=10)
-    model.history_ = [row | {"train": row["validation"] + 9.0} for row in model.history_]
-    assert "9 nats" in kinds(study(model, X))["overfit"].text
+    mean = model.held_out_score().mean
+    shift = model.standardiser_.log_determinant
+    model.history_ = [row | {"train": mean - shift + 9.0} for row in model.history_]
+    assert "9 nats" in kinds(study(model, X + 1e-9))["overfit"].text
+
+
+def test_of_an_average_what_is_said_is_true_of_all_its_models():
+    X = gaussian_rows(400)
+    model = fit(X, ensemble="auto", epochs=6)
+    best = [member["best_epoch"] for member in model.members_]
+    found = study(model, X)
+    epochs = f"epochs {min(best)} to {max(best)}" if len(set(best)) > 1 else f"epoch {best[0]}"
+    assert found.sentences["curve"].startswith(
+        f"16 models were averaged, each with the weights of its own best epoch ({epochs})."
+    )
+    assert "its own 1/8 fold of the training rows" in found.sentences["curve"]
+    page = render(found)
+    assert "had no part in training: each model early-stopped on its own 1/8 fold" in page
+    assert "chose the epoch" not in page
+    assert "the fold that stopped it" in page
+    one = study(fit(X), X)
+    assert "its weights were kept" in one.sentences["curve"]
+    assert "which chose the epoch to stop at, and no more" in render(one)
+
+
+def test_an_average_that_was_too_small_for_folds_was_stopped_by_held_out_rows():
+    X = gaussian_rows(40)
+    model = fit(X, ensemble="auto", epochs=2)
+    assert len(model.members_) > 1
+    found = study(model, X)
+    assert not found.fitted.trained.own_folds
+    assert "which chose the epoch" in render(found)
+
+
+def test_models_that_were_still_improving_are_counted():
+    X = gaussian_rows(400)
+    model = fit(X, ensemble="auto", epochs=6)
+    for m, member in enumerate(model.members_):
+        member["best_epoch"] = member["epochs"] - (m >= 12)
+    assert "12 of 16 models" in kinds(study(model, X))["short"].text
+    for member in model.members_[:8]:
+        member["best_epoch"] = 1
+    assert "short" not in kinds(study(model, X))
+
+
+def test_each_column_of_an_fvbn_has_an_epoch_of_its_own():
+    X = gaussian_rows(300)
+    found = study(FVBN(epochs=5, search=None, random_state=0, device="cpu").fit(X), X)
+    assert found.sentences["curve"].startswith("Each column has a network, each with")
+
+
+def test_where_p_values_cannot_be_small_nothing_is_expected():
+    X = gaussian_rows(890)
+    model = fit(X)  # 89 rows are held out: no p-value is below 1/90
+    found = study(model, X)
+    page = render(found)
+    assert found.oddness.smallest_p == pytest.approx(1 / 90)
+    assert '<td class="figure">8.9</td>' not in page
+    assert "no p below 0.011" in page
+    few = study(fit(gaussian_rows(50)), gaussian_rows(50))
+    assert "With 5 rows held out no p-value can be below 0.17" in few.sentences["oddness"]
+    assert "Smallest p-value possible" in render(few)
+
+
+def test_calibration_is_not_judged_by_a_handful_of_rows():
+    X = gaussian_rows(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)
+        found = study(fit(X), X)
+    assert found.calibration == []
+    assert any("cannot be judged by 1 row" in sentence for sentence in found.absent)
+    assert "Calibration cannot be judged" in kinds(found)["few"].text
+    page = render(found)
+    assert "points, in" not in page
+    assert "1 rows" not in page
+
+
+def test_calibration_says_what_chance_explains():
+    X = gaussian_rows(400)
+    found = study(fit(X), X)
+    said = float(re.search(r"chance alone explains (\S+)\.$", found.sentences["calibration"])[1])
+    # The largest of three columns' distances, by simulation.
+    u = np.random.default_rng(0).uniform(size=(4000, 3, 40))
+    draws = np.sort(u, axis=2)
+    above = (np.arange(1, 41) / 40 - draws).max(axis=(1, 2))
+    below = (draws - np.arange(40) / 40).max(axis=(1, 2))
+    share = (100 * np.maximum(above, below) > said).mean()
+    assert share == pytest.approx(0.01, abs=0.006)
 
 
 def test_another_kind_of_rows_is_told():
@@ -349,13 +452,13 @@ def test_another_kind_of_rows_is_told():
     assert kinds(found)["unlike"].severity == "serious"
 
 
-def test_repeated_rows_are_told_with_twins_in_training():
+def test_duplicate_rows_are_told_with_those_in_training():
     X = np.tile(gaussian_rows(200), (2, 1))
     found = study(fit(X), X)
     assert (
         "100\N{NO-BREAK SPACE}% of the rows occur more than once" in kinds(found)["repeated"].text
     )
-    assert "have an exact twin" in kinds(found)["repeated"].text
+    assert "are exact duplicates of rows the model learned" in kinds(found)["repeated"].text
 
 
 def test_no_floor_on_rounded_columns_is_serious():

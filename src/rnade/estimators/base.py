@@ -264,6 +264,7 @@ def _described(planned: Planned, result: Trained) -> dict[str, Any]:
     """Give an entry of `members_`."""
     return {
         "changes": planned.changes,
+        "fold": planned.fold,
         "best_epoch": result.best_epoch,
         "epochs": result.history[-1]["epoch"],
         "validation": result.best_score,

@@ -7,6 +7,7 @@ from rnade.report import pictures
 from rnade.report.calibration import BAND_LEVEL
 from rnade.report.chart import text
 from rnade.report.findings import MOST_SHOWN, Findings
+from rnade.report.fitted import Fitted
 from rnade.report.oddness import OddRow, Reason
 from rnade.report.words import decimals_for, fixed, near, number, percent, plural
 
@@ -100,10 +101,18 @@ def facts(found: Findings) -> str:
             )
         )
     if model.seconds is not None:
-        epochs = "" if model.curve is None else f", {plural(model.curve.epochs[-1], 'epoch')}"
-        lines.append(("Training", f"{number(model.seconds)} s{epochs}"))
+        lines.append(("Training", f"{number(model.seconds)} s{_epochs(model)}"))
     shown = "".join(f"<dt>{text(name)}</dt><dd>{text(what)}</dd>" for name, what in lines)
     return f'<dl class="facts">{shown}</dl>'
+
+
+def _epochs(model: Fitted) -> str:
+    if model.trained is None:
+        return ""
+    epochs, n = model.trained.epochs, len(model.trained.epochs)
+    few, many = min(epochs), max(epochs)
+    span = plural(many, "epoch") if few == many else f"{few} to {plural(many, 'epoch')}"
+    return f", {n} models of {span}" if model.trained.parts == "models" else f", {span}"
 
 
 def _some(names: list[str], most: int, between: str = ", ") -> str:
@@ -152,7 +161,7 @@ def column_cards(found: Findings) -> str:
     ) + (more if len(cards) < len(ordered) else "")
     if found.calibration:
         entries += [
-            ("stroke", "--real", "where values fall in their conditionals"),
+            ("stroke", "--real", "where values fall in what was predicted"),
             ("", "--band", "band of a right model"),
         ]
         caption += (

@@ -1,4 +1,4 @@
-"""Whether each column's probabilities come true: the probability integral transform."""
+"""Whether each column is calibrated, by the probability integral transform."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +11,8 @@ from rnade.typing import Array
 N_BINS = 20
 # The share of right models whose whole histogram stays inside the band.
 BAND_LEVEL = 0.99
+# With fewer rows than this, hardly any model leaves the band.
+LEAST_JUDGED = N_BINS
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class ColumnCalibration:
     inside : bool
         Whether they do.
     distance : float
-        Largest difference between a probability as the model gives it and as it comes true.
+        Largest difference between a predicted probability and the share observed.
     coverage : float
         Share of the values within the interval that the model gives 90 %.
     """

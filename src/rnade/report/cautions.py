@@ -8,6 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from rnade.columns import Resolution
+from rnade.evaluation import MeanScore, mean_score
+from rnade.report.asked import Asked
+from rnade.report.calibration import LEAST_JUDGED
 from rnade.report.dependence import Gain
 from rnade.report.fitted import Fitted, ScoreLine
 from rnade.report.rows import Rows
@@ -23,6 +26,7 @@ FAR_BEYOND, FAR_FROM_MEAN = 1.0, 8.0
 # More rows of another table than this, times what is usual, below the 1 % threshold.
 TOO_MANY_ODD = 3.0
 _FEW_HELD_OUT = 100
+_PARTS = {"models": "models", "columns": "columns’ networks"}
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,10 @@ class Caution:
 
 
 def look_for_cautions(
-    estimator: Any,
+    asked: Asked,
     fitted: Fitted,
-    X: Array,
-    rows: Rows,
-    scores: list[ScoreLine],
+    scores: Array,
+    compared: list[ScoreLine],
     found_gains: list[Gain],
     share_odd: float,
 ) -> list[Caution]:
@@ -58,21 +61,21 @@ def look_for_cautions(
 
     Parameters
     ----------
-    estimator : fitted estimator
+    asked : Asked
     fitted : Fitted
-    X : array of shape (N, D)
-        All rows of the table.
-    rows : Rows
-    scores : list of ScoreLine
+    scores : array of shape (N,)
+        Log densities of all rows.
+    compared : list of ScoreLine
     found_gains : list of Gain
     share_odd : float
         Share of the rows with a p-value of at most 1 %.
     """
+    estimator, X, rows = asked.estimator, asked.values, asked.rows
     found = [
-        *_worse_than_a_gaussian(scores),
+        *_worse_than_a_gaussian(compared),
         *_unlike(rows, share_odd),
         *_unknown_rows(rows, fitted),
-        *_overfitting(fitted),
+        *_overfitting(fitted, rows, scores),
         *_leaks(fitted, X, found_gains),
         *_outside(estimator, fitted, X, rows),
         *([] if fitted.binary else _spikes(fitted, X)),
@@ -104,7 +107,7 @@ def _unlike(rows: Rows, share_odd: float) -> Iterator[Caution]:
             "unlike",
             "serious",
             "These rows are unlike those the model was fitted to",
-            f"{percent(share_odd)} of them are among the oddest 1 % by the model's own measure."
+            f"{percent(share_odd)} of them are outliers at the 1 % level."
             " Either the model does not fit, or this table comes from elsewhere.",
         )
 
@@ -129,25 +132,39 @@ def _unknown_rows(rows: Rows, fitted: Fitted) -> Iterator[Caution]:
         )
 
 
-def _overfitting(fitted: Fitted) -> Iterator[Caution]:
-    curve, stored = fitted.curve, fitted.stored_score
-    if curve is None or stored is None:
+def _overfitting(fitted: Fitted, rows: Rows, scores: Array) -> Iterator[Caution]:
+    """Compare the fitted model's scores of the rows it learned from with those held out."""
+    learned, held_out = _learned_and_held_out(fitted, rows, scores)
+    if learned is None or held_out is None:
         return
-    at = curve.epochs.index(curve.best_epoch) if curve.best_epoch in curve.epochs else -1
-    held_out = curve.held_out[at]
-    if held_out is None:
-        return
-    gap = curve.train[at] - held_out
+    gap = learned.mean - held_out.mean
+    error = math.hypot(learned.standard_error, held_out.standard_error)
+    before = " before it was trained on them too" if fitted.retrained else ""
     # Beyond what chance explains, and more than a little for each column.
-    if gap > 3 * stored.standard_error and gap > 0.03 * len(fitted.columns):
+    if gap > 3 * error and gap > 0.03 * len(fitted.columns):
         yield Caution(
             "overfit",
             "mind",
-            "The model knows its training rows too well",
-            f"It scores {number(gap)} nats a row more on the rows it learned from than on those"
-            " held out. More rows, fewer hidden units or components, or a larger weight decay"
-            " would narrow the gap. The held-out figures on this page are not affected.",
+            "The model overfits the rows it learned from",
+            f"It gives them {number(learned.mean)} nats a row, and {number(held_out.mean)} to the"
+            f" rows held out{before}: {number(gap)} nats less. Expect the latter of new rows;"
+            " outliers among the rows it learned from may look usual. More rows, fewer hidden"
+            " units or components, or a larger weight decay would narrow the gap.",
         )
+
+
+def _learned_and_held_out(
+    fitted: Fitted, rows: Rows, scores: Array
+) -> tuple[MeanScore | None, MeanScore | None]:
+    """Scores of rows that the model learned from, and of rows when they were unseen."""
+    stored, curve = fitted.stored_score, fitted.curve
+    if rows.role == "fitted" and rows.seen is not None:
+        # A model trained again has seen all rows: what it gave the unseen is what is stored.
+        return mean_score(scores[rows.seen]), stored
+    if stored is None or curve is None or fitted.trained is None or fitted.trained.own_folds:
+        return None, None
+    at = curve.epochs.index(curve.best_epoch) if curve.best_epoch in curve.epochs else -1
+    return MeanScore(curve.train[at], 0.0, stored.n_rows), stored
 
 
 def _leaks(fitted: Fitted, X: Array, found_gains: list[Gain]) -> Iterator[Caution]:
@@ -257,18 +274,17 @@ def _is_spread_but_for_one_value(column: Array) -> bool:
 
 def _repeated_rows(X: Array, rows: Rows) -> Iterator[Caution]:
     _, first, counts = np.unique(_row_keys(X), return_inverse=True, return_counts=True)
-    twins = counts[first] > 1
-    share = float(twins.mean())
+    share = float((counts[first] > 1).mean())
     if share < 0.01:
         return
     text = f"{percent(share)} of the rows occur more than once, value by value."
     if rows.role == "fitted":
         learned = np.isin(first[rows.judged], first[rows.folds[0][0]])
         text += (
-            f" {percent(float(learned.mean()))} of the held-out rows have an exact twin among"
-            " those the model learned from, so the held-out score is not quite of unseen rows."
+            f" {percent(float(learned.mean()))} of the held-out rows are exact duplicates of"
+            " rows the model learned from, so the held-out score is not quite of unseen rows."
         )
-    yield Caution("repeated", "mind", "Repeated rows", text)
+    yield Caution("repeated", "mind", "Duplicate rows", text)
 
 
 def _row_keys(X: Array) -> Array:
@@ -281,28 +297,34 @@ def _row_keys(X: Array) -> Array:
 
 
 def _training(fitted: Fitted) -> Iterator[Caution]:
-    curve = fitted.curve
-    if curve is not None and curve.best_epoch == curve.epochs[-1] and len(curve.epochs) > 1:
+    curve, trained = fitted.curve, fitted.trained
+    if trained is not None and trained.n_unfinished > len(trained.epochs) / 2:
+        still = (
+            f"The last of {plural(trained.epochs[0], 'epoch')} was the best"
+            if trained.parts == "model"
+            else f"{trained.n_unfinished} of {len(trained.epochs)} {_PARTS[trained.parts]} were at"
+            " their best in the last epoch"
+        )
         yield Caution(
             "short",
             "note",
             "Training may have ended too early",
-            f"The last of {plural(curve.epochs[-1], 'epoch')} was the best: more epochs may still"
-            " do better.",
+            f"{still}: more epochs may still do better.",
         )
     if curve is not None and curve.skipped:
         yield Caution(
             "skipped",
             "note",
             "Training met updates it could not use",
-            f"{plural(curve.skipped, 'update')} had a gradient that was not finite and were"
-            " left out.",
+            f"{plural(curve.skipped, 'update')} had a gradient that was not finite and"
+            f" {'was' if curve.skipped == 1 else 'were'} left out.",
         )
     if fitted.n_held_out is not None and fitted.n_held_out < _FEW_HELD_OUT:
+        unjudged = " Calibration cannot be judged by so few."
         yield Caution(
             "few",
             "note",
             f"Only {plural(fitted.n_held_out, 'row')} held out",
             f"No p-value can be below {number(1 / (1 + fitted.n_held_out))}, and the held-out"
-            " figures are rough.",
+            f" figures are rough.{unjudged if fitted.n_held_out < LEAST_JUDGED else ''}",
         )

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,14 +28,44 @@ class ScoreLine:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """What was trained by epochs, and which rows ended it.
+
+    Attributes
+    ----------
+    parts : "model", "models" or "columns"
+        One model, several that are averaged, or a network for each column.
+    best_epochs, epochs : list of int
+        For each of them the epoch whose weights were kept, and the last one.
+    own_folds : bool
+        Whether each early-stopped on its own 1/8 fold of the training rows. The held-out rows then
+        had no part in training; otherwise they chose the epoch.
+    """
+
+    parts: Literal["model", "models", "columns"]
+    best_epochs: list[int]
+    epochs: list[int]
+    own_folds: bool
+
+    @property
+    def n_unfinished(self) -> int:
+        """How many were at their best in the last epoch."""
+        ends = zip(self.best_epochs, self.epochs, strict=True)
+        return sum(best == last > 0 for best, last in ends)
+
+
+@dataclass(frozen=True)
 class LearningCurve:
     """Mean log-likelihood after each epoch, in nats per row and in the data's units.
+
+    Of an average it is the curve of one model: the best of them on its own fold.
 
     Attributes
     ----------
     epochs : list of int
     train : list of float
     held_out : list of (float or None)
+        Of the rows that stop training: those held out, or the model's own fold.
     best_epoch : int
         Whose weights were kept.
     skipped : int
@@ -79,6 +109,10 @@ class Fitted:
     seconds : float or None
     stored_score : MeanScore or None
         Of the held-out rows when the model was fitted.
+    retrained : bool
+        Whether it was afterwards trained again on all rows.
+    trained : Trained or None
+        None where nothing was trained by epochs.
     curve : LearningCurve or None
     """
 
@@ -94,6 +128,8 @@ class Fitted:
     settings: dict[str, Any]
     seconds: float | None
     stored_score: MeanScore | None
+    retrained: bool
+    trained: Trained | None
     curve: LearningCurve | None
 
 
@@ -106,6 +142,7 @@ def describe(estimator: Any, names: list[str]) -> Fitted:
     """Gather what a model says of itself; what it does not say is left out."""
     origin = getattr(estimator, "origin_", None) or {}
     validation = getattr(estimator, "validation_scores_", None)
+    curve = learning_curve(estimator)
     return Fitted(
         kind=type(estimator).__name__,
         binary=is_binary(estimator),
@@ -119,8 +156,28 @@ def describe(estimator: Any, names: list[str]) -> Fitted:
         settings=_settings(estimator),
         seconds=getattr(estimator, "fit_seconds_", None),
         stored_score=None if validation is None else mean_score(validation),
-        curve=learning_curve(estimator),
+        retrained=hasattr(estimator, "retrain_history_"),
+        trained=_trained(estimator, curve),
+        curve=curve,
     )
+
+
+def _trained(estimator: Any, curve: LearningCurve | None) -> Trained | None:
+    if curve is None:
+        return None
+    last = curve.epochs[-1]
+    if hasattr(estimator, "chosen_"):
+        best = [int(column["epoch"]) for column in estimator.chosen_]
+        return Trained("columns", best, [last] * len(best), own_folds=False)
+    members = getattr(estimator, "members_", None) or []
+    several = len(members) > 1
+    # Files of earlier versions do not name the fold: averages of theirs had folds.
+    folds = [member.get("fold", 0 if several else None) for member in members]
+    own_folds = any(fold is not None for fold in folds)
+    if not several:
+        return Trained("model", [curve.best_epoch], [last], own_folds)
+    best, epochs = ([int(member[name]) for member in members] for name in ("best_epoch", "epochs"))
+    return Trained("models", best, epochs, own_folds)
 
 
 def learning_curve(estimator: Any) -> LearningCurve | None:

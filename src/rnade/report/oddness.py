@@ -1,4 +1,4 @@
-"""The rows that the model finds odd, why, and what it expected in their place."""
+"""Outliers: the rows that the model finds odd, why, and what it expected in their place."""
 
 from dataclasses import dataclass
 
@@ -122,6 +122,8 @@ class Oddness:
     histogram : ScoreHistogram
     n_calibration : int
         Held-out rows that p-values count.
+    smallest_p : float
+        The smallest p-value that these allow.
     own_calibration : bool
         Whether those are the rows that the model held out when it was fitted; if not, it has none
         and the judged rows of this table stand in.
@@ -131,7 +133,14 @@ class Oddness:
     thresholds: list[Threshold]
     histogram: ScoreHistogram
     n_calibration: int
+    smallest_p: float
     own_calibration: bool
+
+    @property
+    def level(self) -> Threshold | None:
+        """The threshold to speak of: 1 %, or 5 % where p-values cannot be as small; or none."""
+        possible = [t for t in self.thresholds if t.log_density is not None and t.level >= 0.01]
+        return min(possible, key=lambda t: t.level, default=None)
 
 
 def find_odd(
@@ -184,7 +193,8 @@ def find_odd(
         for level in LEVELS
     ]
     histogram = score_histogram(scores)
-    return Oddness(found, thresholds, histogram, len(calibration.scores), own)
+    smallest = float(calibration.pvalue(np.array([-np.inf]))[0])
+    return Oddness(found, thresholds, histogram, len(calibration.scores), smallest, own)
 
 
 def threshold(calibration: Calibration, level: float) -> float | None:

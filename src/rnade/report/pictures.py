@@ -19,7 +19,7 @@ from rnade.report.dependence import Gain
 from rnade.report.fitted import LearningCurve, ScoreLine
 from rnade.report.oddness import Oddness, Reason
 from rnade.report.resemblance import Correlation, Marginal, Pairs
-from rnade.report.words import fixed, near, number, percent
+from rnade.report.words import fixed, near, number, percent, plural
 
 # More columns than this, and the matrix of correlations is too fine to see.
 MOST_IN_MATRIX = 40
@@ -42,7 +42,8 @@ def learning_curve(curve: LearningCurve) -> str:
         shapes,
         x,
         y,
-        label=f"Learning curve over {curve.epochs[-1]} epochs; the best is {curve.best_epoch}.",
+        label=f"Learning curve over {plural(curve.epochs[-1], 'epoch')}; the best is"
+        f" {curve.best_epoch}.",
         x_title="epoch",
         y_title="nats a row",
         notes=[(curve.best_epoch, "kept")],

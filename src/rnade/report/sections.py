@@ -4,6 +4,7 @@ from rnade.report import blocks, pictures
 from rnade.report.calibration import BAND_LEVEL
 from rnade.report.chart import text
 from rnade.report.findings import MOST_SHOWN, Findings
+from rnade.report.oddness import Threshold
 from rnade.report.words import decimals_for, fixed, number, percent, plural
 
 
@@ -49,18 +50,24 @@ def glance(found: Findings) -> str:
         inside = sum(column.inside for column in found.calibration)
         cells.append(
             (
-                "Columns whose probabilities come true",
+                "Calibrated columns",
                 f"{inside} of {len(found.calibration)}",
                 f"within the {percent(BAND_LEVEL)} band",
             )
         )
-    one = found.oddness.thresholds[1]
-    level = one if one.log_density is not None else found.oddness.thresholds[0]
+    oddness, n = found.oddness, found.table.n_rows
+    at = oddness.level
     cells.append(
         (
-            f"Rows with p ≤ {number(level.level)}",
-            f"{level.n_rows:,}",
-            f"{number(level.level * found.table.n_rows, 2)} expected of {found.table.n_rows:,}",
+            "Smallest p-value possible",
+            number(oddness.smallest_p, 2),
+            f"with {plural(oddness.n_calibration, 'row')} held out",
+        )
+        if at is None
+        else (
+            f"Outliers (p ≤ {number(at.level)})",
+            f"{at.n_rows:,}",
+            f"{number(at.level * n, 2)} expected of {n:,}",
         )
     )
     shown = "".join(
@@ -95,6 +102,8 @@ def fitted(found: Findings) -> str:
         blocks.score_table(found),
     ]
     if model.curve is not None:
+        own_folds = model.trained is not None and model.trained.own_folds
+        stopped_by = "the fold that stopped it" if own_folds else "held-out rows"
         parts += [
             "<h3>Training</h3>",
             blocks.finding(found, "curve"),
@@ -102,12 +111,12 @@ def fitted(found: Findings) -> str:
                 blocks.legend(
                     [
                         ("stroke", "--faint", "rows it learned from"),
-                        ("stroke", "--model", "held-out rows"),
+                        ("stroke", "--model", stopped_by),
                     ]
                 )
                 + pictures.learning_curve(model.curve),
                 "Mean log-likelihood after each epoch; higher is better. Where the upper line goes"
-                " on rising and the lower one falls, the model learns its rows by heart.",
+                " on rising and the lower one falls, the model overfits.",
             ),
         ]
     parts += [
@@ -150,14 +159,16 @@ def odd(found: Findings) -> str:
     """The histogram of log densities, and the oddest rows with their reasons."""
     oddness = found.oddness
 
-    def bound(log_density: float | None) -> str:
-        return "too few held out" if log_density is None else number(log_density, 4)
+    def figures(t: Threshold) -> list[str]:
+        if t.log_density is None:
+            return [f"no p below {number(oddness.smallest_p, 2)}", "–", "–"]
+        expected = number(t.level * found.table.n_rows, 2)
+        return [number(t.log_density, 4), f"{t.n_rows:,}", expected]
 
     rows = "".join(
         f"<tr><td>p ≤ {number(t.level)}</td>"
-        f'<td class="figure">{bound(t.log_density)}</td>'
-        f'<td class="figure">{t.n_rows:,}</td>'
-        f'<td class="figure">{number(t.level * found.table.n_rows, 2)}</td></tr>'
+        + "".join(f'<td class="figure">{value}</td>' for value in figures(t))
+        + "</tr>"
         for t in oddness.thresholds
     )
     held = "the held-out rows" if oddness.own_calibration else "the rows of this table"
@@ -169,13 +180,13 @@ def odd(found: Findings) -> str:
             blocks.finding(found, "oddness"),
             blocks.figure(
                 pictures.score_histogram(oddness),
-                "Log densities of all rows, scored one by one. Rows left of a line are odd at that"
-                f" level, measured by {held} ({oddness.n_calibration:,})." + below,
+                "Log densities of all rows, scored one by one. Rows left of a line are outliers at"
+                f" that level, measured by {held} ({oddness.n_calibration:,})." + below,
             ),
             '<table><thead><tr><th>level</th><th class="figure">log density below</th>'
             '<th class="figure">rows</th><th class="figure">by chance</th></tr></thead>'
             f"<tbody>{rows}</tbody></table>",
-            "<h3>The oddest rows</h3>",
+            "<h3>The strongest outliers</h3>",
             '<p class="aside">The least likely first, each with the columns that made it so. The'
             " bar is where the model expected the value in nine of ten cases, knowing columns"
             " before it; the dot is the value. Rows are counted from 1, without the header.</p>",
@@ -217,14 +228,30 @@ def depends(found: Findings) -> str:
 def _gain_caption(found: Findings) -> str:
     if found.gains[0].position:
         return (
-            "In the model’s order: how much better each column is foretold by the columns above it"
-            " than by itself alone, on average over the judged rows."
+            "In the model’s order: how much better each column is predicted by the columns before"
+            " it than by itself alone, on average over the judged rows."
         )
     return (
-        "How much better each column is foretold by other columns than by itself alone, on average"
-        " over the judged rows and over the models that were averaged, each of which knows the"
-        " columns before it in an order of its own."
+        "How much better each column is predicted by other columns than by itself alone, on"
+        " average over the judged rows and over the models that were averaged, each of which knows"
+        " the columns before it in an order of its own."
     )
+
+
+def _part_in_training(found: Findings) -> str:
+    """What the held-out rows had to do with training, to be said after them."""
+    trained = found.fitted.trained
+    if found.fitted.retrained:
+        return ", on which it was trained in the end too"
+    if trained is None:
+        return ""
+    if trained.own_folds:
+        each = "each model" if trained.parts == "models" else "the model"
+        return (
+            f", which had no part in training: {each} early-stopped on"
+            f" {'its own' if trained.parts == 'models' else 'a'} 1/8 fold of the other rows"
+        )
+    return ", which chose the epoch to stop at, and no more"
 
 
 def foot(found: Findings) -> str:
@@ -232,8 +259,8 @@ def foot(found: Findings) -> str:
     table = found.table
     judged = {
         "fitted": f"This is the very table that the model was fitted to. It is judged by the"
-        f" {plural(table.n_judged, 'row')} that were held out of training (they chose the epoch to"
-        " stop at, and no more), and the reference models were fitted to the other rows.",
+        f" {plural(table.n_judged, 'row')} held out of it{_part_in_training(found)}; the reference"
+        " models were fitted to the other rows.",
         "other": "This is not the table that the model was fitted to: it is judged by all rows."
         " The reference models were fitted to one half of this table and judged by the other, and"
         " the other way round.",

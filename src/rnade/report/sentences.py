@@ -2,10 +2,12 @@
 
 import math
 
-from rnade.report.calibration import ColumnCalibration
+from scipy.stats import kstwo
+
+from rnade.report.calibration import BAND_LEVEL, ColumnCalibration
 from rnade.report.dependence import Gain
 from rnade.report.findings import Table
-from rnade.report.fitted import Fitted, LearningCurve, ScoreLine, factor
+from rnade.report.fitted import Fitted, ScoreLine, factor
 from rnade.report.oddness import Oddness
 from rnade.report.resemblance import Correlation, Marginal
 from rnade.report.words import listed, number, percent, plural, quoted, times
@@ -57,40 +59,51 @@ _IN_A_SENTENCE = {
 }
 
 
-def curve(found: LearningCurve) -> str:
-    """When training was at its best."""
-    last = found.epochs[-1]
-    kept = found.held_out[found.epochs.index(found.best_epoch)]
-    score = "" if kept is None else f", with {number(kept, 4)} nats a held-out row"
-    if found.best_epoch == last:
-        return f"The score was still rising at the last epoch, {last}{score}."
+def curve(fitted: Fitted) -> str:
+    """When training was at its best, and what the curve is of."""
+    found, trained = fitted.curve, fitted.trained
+    assert found is not None
+    assert trained is not None
+    last, best = found.epochs[-1], found.best_epoch
+    again = "the model was then trained again on all rows" if fitted.retrained else ""
+    own = "its own 1/8 fold of the training rows" if trained.own_folds else "the held-out rows"
+    if trained.parts == "model":
+        kept = found.held_out[found.epochs.index(best)]
+        score = "" if kept is None else f", with {number(kept, 4)} nats a row on {own}"
+        text = (
+            f"The score was still rising at the last epoch, {last}{score}"
+            if best == last
+            else f"The best of {plural(last, 'epoch')} was epoch {best}{score}"
+        )
+        return f"{text}; {again or 'its weights were kept'}."
+    first, final = min(trained.best_epochs), max(trained.best_epochs)
+    kept_at = f"epoch {first}" if first == final else f"epochs {first} to {final}"
+    end = f"each with the weights of its own best epoch ({kept_at}){'; ' * bool(again)}{again}."
+    if trained.parts == "columns":
+        return f"Each column has a network, {end} The curve is the sum over columns."
     return (
-        f"The best of {plural(last, 'epoch')} was epoch {found.best_epoch}{score}; its weights"
-        " were kept."
+        f"{len(trained.epochs)} models were averaged, {end} The curve is of one of them, whose"
+        f" best epoch on {own} was {best} of {last}."
     )
 
 
 def calibration(found: list[ColumnCalibration], n_judged: int) -> str:
-    """How many columns' probabilities come true."""
-    inside = sum(column.inside for column in found)
-    if len(found) == 1:
-        share = (
-            "The column’s probabilities come"
-            if inside
-            else "The column’s probabilities do not come"
-        )
-    elif inside == len(found):
-        all_of_them = "Both" if len(found) == 2 else f"All {len(found)}"
-        share = f"{all_of_them} columns’ probabilities come"
-    elif inside == 0:
-        share = f"None of the {len(found)} columns’ probabilities come"
+    """How many columns are calibrated, and how far off the worst is."""
+    n, inside = len(found), sum(column.inside for column in found)
+    if n == 1:
+        share = f"The column is {'' if inside else 'not '}calibrated"
+    elif inside in (0, n):
+        which = "None of the {}" if not inside else "Both" if n == 2 else "All {}"
+        share = f"{which.format(n)} columns are calibrated"
     else:
-        share = f"The probabilities of {inside} of {len(found)} columns come"
+        share = f"{inside} of {n} columns {'is' if inside == 1 else 'are'} calibrated"
     worst = max(found, key=lambda column: column.distance)
+    # Of the largest difference over all columns, by Bonferroni.
+    chance = float(kstwo.ppf(1 - (1 - BAND_LEVEL) / n, n_judged))
     return (
-        f"{share} true as far as {plural(n_judged, 'row')} can tell; the furthest off is"
-        f" {quoted(worst.column)}, where a stated probability is wrong by up to"
-        f" {number(100 * worst.distance, 2)} points."
+        f"{share} as far as {plural(n_judged, 'row')} can tell: predicted and observed"
+        f" probabilities differ by up to {number(100 * worst.distance, 2)} points, in"
+        f" {quoted(worst.column)}, where chance alone explains {number(100 * chance, 2)}."
     )
 
 
@@ -110,7 +123,7 @@ def correlation(found: Correlation) -> str:
     """Whether samples hang together as real rows do."""
     ((i, j),) = found.differences(1)
     gap = found.largest_difference
-    how = "closely" if gap < 0.05 else "roughly" if gap < 0.15 else "not well"
+    how = "closely" if gap < 0.05 else "roughly" if gap < 0.15 else "poorly"
     return (
         f"Correlations are kept {how}: the largest change is {number(gap, 2)}, between"
         f" {quoted(found.columns[i])} and {quoted(found.columns[j])}"
@@ -119,15 +132,18 @@ def correlation(found: Correlation) -> str:
 
 
 def oddness(found: Oddness, table: Table) -> str:
-    """How many rows are odd, against how many chance gives."""
-    one = next(t for t in found.thresholds if t.level == 0.01)
-    if one.log_density is None:
-        one = found.thresholds[0]
-    expected = one.level * table.n_rows
+    """How many rows are outliers, against how many chance gives."""
+    at = found.level
+    if at is None:
+        return (
+            f"With {plural(found.n_calibration, 'row')} held out no p-value can be below"
+            f" {number(found.smallest_p, 2)}, so outliers cannot be told from usual rows by their"
+            " p-value; the least likely rows come first below."
+        )
     return (
-        f"{plural(one.n_rows, 'row')} of {table.n_rows:,} are among the oddest"
-        f" {percent(one.level)} by the model’s measure; chance alone would give about"
-        f" {number(expected, 2)}."
+        f"{at.n_rows:,} of {plural(table.n_rows, 'row')} {'is' if at.n_rows == 1 else 'are'} among"
+        f" the {percent(at.level)} least likely by the model’s measure; chance alone would give"
+        f" about {number(at.level * table.n_rows, 2)}."
     )
 
 

@@ -9,7 +9,7 @@ from rnade._version import __version__
 from rnade.columns import as_fitted
 from rnade.report import sentences
 from rnade.report.asked import Asked, ReferenceScores
-from rnade.report.calibration import ColumnCalibration, calibrate
+from rnade.report.calibration import LEAST_JUDGED, ColumnCalibration, calibrate
 from rnade.report.cautions import look_for_cautions
 from rnade.report.dependence import Gain, gains
 from rnade.report.findings import MOST_SHOWN, Findings, Table
@@ -25,6 +25,7 @@ from rnade.report.resemblance import (
     rank_correlation,
 )
 from rnade.typing import Array
+from rnade.report.words import plural
 from rnade.surprise import typical_log_conditionals
 
 # Rows drawn from the model; as many real ones at most enter correlations. A correlation is then
@@ -122,9 +123,7 @@ def study(
         else None,
         oddness=oddness,
         gains=found_gains,
-        cautions=look_for_cautions(
-            estimator, fitted, asked.values, rows, compared, found_gains, share_odd
-        ),
+        cautions=look_for_cautions(asked, fitted, scores, compared, found_gains, share_odd),
         sentences={},
         absent=absent,
         version=__version__,
@@ -185,6 +184,12 @@ def _calibration(asked: Asked, seed: int, absent: list[str]) -> list[ColumnCalib
             " calibration cannot be checked."
         )
         return []
+    n_judged = len(asked.rows.judged)
+    if n_judged < LEAST_JUDGED:
+        absent.append(
+            f"Calibration cannot be judged by {plural(n_judged, 'row')}; it takes {LEAST_JUDGED}."
+        )
+        return []
     judged = as_fitted(estimator, asked.X[asked.rows.judged])
     return calibrate(asked.names, estimator.pit(judged, random_state=seed))
 
@@ -198,7 +203,7 @@ def _sentences(found: Findings) -> dict[str, str]:
         "oddness": sentences.oddness(found.oddness, table),
     }
     if fitted.curve is not None:
-        said["curve"] = sentences.curve(fitted.curve)
+        said["curve"] = sentences.curve(fitted)
     if found.calibration:
         said["calibration"] = sentences.calibration(found.calibration, table.n_judged)
     if found.correlation is not None:
