@@ -1,5 +1,7 @@
 """Pictures for matplotlib: they show what was computed, on the axes given."""
 
+import inspect
+import re
 import subprocess
 import sys
 
@@ -123,6 +125,26 @@ def test_columns_that_are_not_there(model):
         plot.calibration(model, rows(), ["z"])
     with pytest.raises(ValueError, match="from 0 to 2; got 3"):
         plot.marginals(model, rows(), [3])
+
+
+def test_bits_are_compared_as_the_model_sees_them():
+    X = np.random.default_rng(0).choice([0.0, 7.0], size=(200, 2))  # above 0 is a 1
+    model = NADE(epochs=2, random_state=0).fit(X)
+    found = plot.MarginalDisplay.from_estimator(model, X, 0, n_samples=2000).found
+    assert found.distance < 0.15
+    np.testing.assert_allclose(found.real.sum(), 1)
+
+
+@pytest.mark.parametrize("name", plot.__all__)
+def test_what_is_drawn_is_documented(name):
+    """Functions made of displays have the display's parameters, by name and in words."""
+    function = getattr(plot, name)
+    if inspect.isclass(function):
+        return
+    assert function.__name__ == name
+    for parameter in inspect.signature(function).parameters:
+        assert re.search(rf"\b{parameter} :", function.__doc__)
+    assert "Returns\n" in inspect.getdoc(function)
 
 
 def test_models_without_a_history(model):

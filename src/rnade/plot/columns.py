@@ -5,44 +5,23 @@ from typing import Any, Self
 
 import numpy as np
 
-from rnade.columns import Resolution, as_fitted, as_values, column_names
+from rnade.columns import column_names
 from rnade.plot.base import MODEL, ODD, QUIET, REAL, AbstractDisplay, draw_each
+from rnade.report.asked import Asked
 from rnade.report.calibration import N_BINS, ColumnCalibration, column_calibration
 from rnade.report.resemblance import Marginal, marginal
 
 
-class CalibrationDisplay(AbstractDisplay):
-    """Histogram of one column's probability integral transform, over the band of a right model.
-
-    Parameters
-    ----------
-    found : rnade.report.calibration.ColumnCalibration
-    """
-
-    def __init__(self, found: ColumnCalibration) -> None:
-        self.found = found
+class CalibrationDisplay(AbstractDisplay[ColumnCalibration]):
+    """Histogram of one column's probability integral transform, over the band of a right model."""
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: Any, column: str | int, *, random_state: Any = 0, ax: Any = None
     ) -> Self:
-        """Transform one column of the rows and draw it.
-
-        Parameters
-        ----------
-        estimator : fitted estimator with `pit`
-        X : array-like or data frame of shape (N, D)
-            Rows that the model did not learn from.
-        column : str or int
-            Name or place.
-        random_state : int, RandomState instance or None
-            For rounded and binary columns.
-        ax : matplotlib Axes, optional
-        """
-        X = as_values(estimator, X)
-        d = place_of(estimator, column)
-        u = estimator.pit(as_fitted(estimator, X), random_state=random_state)[:, d]
-        return cls(column_calibration(column_names(estimator)[d], u)).plot(ax)
+        """Draw the calibration of one column; parameters are those of `rnade.plot.calibration`."""
+        (found,) = _calibrations(estimator, X, [column], random_state)
+        return cls(found).plot(ax)
 
     def _draw(self, ax: Any) -> None:
         found = self.found
@@ -57,16 +36,8 @@ class CalibrationDisplay(AbstractDisplay):
         )
 
 
-class MarginalDisplay(AbstractDisplay):
-    """One column's values, real and sampled.
-
-    Parameters
-    ----------
-    found : rnade.report.resemblance.Marginal
-    """
-
-    def __init__(self, found: Marginal) -> None:
-        self.found = found
+class MarginalDisplay(AbstractDisplay[Marginal]):
+    """One column's values, real and sampled."""
 
     @classmethod
     def from_estimator(
@@ -79,20 +50,9 @@ class MarginalDisplay(AbstractDisplay):
         random_state: Any = 0,
         ax: Any = None,
     ) -> Self:
-        """Draw rows from the model and compare one column.
-
-        Parameters
-        ----------
-        estimator : fitted estimator
-        X : array-like or data frame of shape (N, D)
-        column : str or int
-            Name or place.
-        n_samples : int
-        random_state : int, RandomState instance or None
-        ax : matplotlib Axes, optional
-        """
-        (display,) = _marginals(estimator, X, [column], n_samples, random_state)
-        return cls(display.found).plot(ax)
+        """Draw one column; parameters are those of `rnade.plot.marginals`."""
+        (found,) = _marginals(estimator, X, [column], n_samples, random_state)
+        return cls(found).plot(ax)
 
     def _draw(self, ax: Any) -> None:
         found = self.found
@@ -118,7 +78,7 @@ def calibration(
     X : array-like or data frame of shape (N, D)
         Rows that the model did not learn from.
     columns : sequence of str or int, optional
-        Names or places; all by default.
+        Names or positions; all by default.
     random_state : int, RandomState instance or None
         For rounded and binary columns.
     ax : matplotlib Axes, or an array of them
@@ -128,11 +88,8 @@ def calibration(
     -------
     matplotlib Axes, or an array of them
     """
-    X = as_values(estimator, X)
-    names = column_names(estimator)
-    U = estimator.pit(as_fitted(estimator, X), random_state=random_state)
-    at = [place_of(estimator, column) for column in (names if columns is None else columns)]
-    return draw_each([CalibrationDisplay(column_calibration(names[d], U[:, d])) for d in at], ax)
+    found = _calibrations(estimator, X, columns, random_state)
+    return draw_each([CalibrationDisplay(column) for column in found], ax)
 
 
 def marginals(
@@ -151,8 +108,9 @@ def marginals(
     estimator : fitted estimator
     X : array-like or data frame of shape (N, D)
     columns : sequence of str or int, optional
-        Names or places; all by default.
+        Names or positions; all by default.
     n_samples : int
+        Rows to draw from the model.
     random_state : int, RandomState instance or None
     ax : matplotlib Axes, or an array of them
         One for each column.
@@ -161,37 +119,46 @@ def marginals(
     -------
     matplotlib Axes, or an array of them
     """
-    chosen = column_names(estimator) if columns is None else columns
-    return draw_each(_marginals(estimator, X, chosen, n_samples, random_state), ax)
+    found = _marginals(estimator, X, columns, n_samples, random_state)
+    return draw_each([MarginalDisplay(column) for column in found], ax)
 
 
-def place_of(estimator: Any, column: str | int) -> int:
-    """Where a column stands, by its name or its place."""
+def positions(estimator: Any, columns: Sequence[str | int] | None) -> list[int]:
+    """Where columns stand, by their names or positions; all columns for None."""
     names = column_names(estimator)
-    if isinstance(column, str):
-        if column not in names:
-            raise ValueError(
-                f"The model has no column {column!r}; it has {', '.join(names[:10])}."
-            )
-        return names.index(column)
-    if not -len(names) <= column < len(names):
-        raise ValueError(f"Expected a column from 0 to {len(names) - 1}; got {column}.")
-    return int(column) % len(names)
+    found = []
+    for column in range(len(names)) if columns is None else columns:
+        if isinstance(column, str):
+            if column not in names:
+                raise ValueError(
+                    f"The model has no column {column!r}; it has {', '.join(names[:10])}."
+                )
+            column = names.index(column)
+        elif not -len(names) <= column < len(names):
+            raise ValueError(f"Expected a column from 0 to {len(names) - 1}; got {column}.")
+        found.append(column % len(names))
+    return found
+
+
+def _calibrations(
+    estimator: Any, X: Any, columns: Sequence[str | int] | None, random_state: Any
+) -> list[ColumnCalibration]:
+    asked = Asked.of(estimator, X)
+    U = estimator.pit(asked.given, random_state=random_state)
+    return [column_calibration(asked.names[d], U[:, d]) for d in positions(estimator, columns)]
 
 
 def _marginals(
     estimator: Any,
     X: Any,
-    columns: Sequence[str | int],
+    columns: Sequence[str | int] | None,
     n_samples: int,
     random_state: Any,
-) -> list[MarginalDisplay]:
-    X = as_values(estimator, X)
-    names = column_names(estimator)
+) -> list[Marginal]:
+    asked = Asked.of(estimator, X)
+    at = positions(estimator, columns)
     sampled = estimator.sample(n_samples, random_state=random_state)
-    resolution = getattr(estimator, "resolution_", None)
-    steps = (Resolution.measure(X) if resolution is None else resolution).steps
-    at = [place_of(estimator, column) for column in columns]
     return [
-        MarginalDisplay(marginal(names[d], X[:, d], sampled[:, d], float(steps[d]))) for d in at
+        marginal(asked.names[d], asked.values[:, d], sampled[:, d], float(asked.steps[d]))
+        for d in at
     ]

@@ -6,8 +6,8 @@ from typing import Any, Self
 import numpy as np
 
 from rnade.columns import as_values, column_names
-from rnade.plot.base import MODEL, QUIET, REAL, AbstractDisplay, pyplot
-from rnade.plot.columns import place_of
+from rnade.plot.base import MODEL, QUIET, REAL, AbstractDisplay, as_function, pyplot
+from rnade.plot.columns import positions
 from rnade.report.resemblance import (
     Correlation,
     Pairs,
@@ -48,14 +48,14 @@ class PairsDisplay:
         random_state: Any = 0,
         axes: Any = None,
     ) -> Self:
-        """Draw rows from the model and set them beside real ones.
+        """Draw a matrix of pairs, real rows below the diagonal and sampled ones above it.
 
         Parameters
         ----------
         estimator : fitted estimator
         X : array-like or data frame of shape (N, D)
         columns : sequence of str or int, optional
-            Names or places; by default the five that depend on each other the most.
+            Names or positions; by default the five that depend on each other the most.
         n_points : int
             Rows of each kind to draw.
         random_state : int, RandomState instance or None
@@ -63,11 +63,10 @@ class PairsDisplay:
         """
         X = as_values(estimator, X)
         sampled = estimator.sample(n_points, random_state=random_state)
+        at = positions(estimator, columns)
         if columns is None:
-            every = np.arange(X.shape[1])
+            every = np.array(at)
             at = most_dependent(mutual_information(X, every), every)
-        else:
-            at = [place_of(estimator, column) for column in columns]
         names = column_names(estimator)
         return cls(points_of_pairs(names, at, X, sampled, n_points)).plot(axes)
 
@@ -95,16 +94,8 @@ class PairsDisplay:
         return self
 
 
-class CorrelationDisplay(AbstractDisplay):
-    """Rank correlation of every pair of columns, real across and sampled up.
-
-    Parameters
-    ----------
-    found : rnade.report.resemblance.Correlation
-    """
-
-    def __init__(self, found: Correlation) -> None:
-        self.found = found
+class CorrelationDisplay(AbstractDisplay[Correlation]):
+    """Rank correlation of every pair of columns, real across and sampled up."""
 
     @classmethod
     def from_estimator(
@@ -116,21 +107,20 @@ class CorrelationDisplay(AbstractDisplay):
         random_state: Any = 0,
         ax: Any = None,
     ) -> Self:
-        """Draw rows from the model and correlate its columns.
+        """Draw the correlation of every pair of columns, real against sampled.
 
         Parameters
         ----------
         estimator : fitted estimator
         X : array-like or data frame of shape (N, D)
         n_samples : int
+            Rows to draw from the model.
         random_state : int, RandomState instance or None
         ax : matplotlib Axes, optional
         """
-        X = as_values(estimator, X)
-        sampled = estimator.sample(n_samples, random_state=random_state)
-        names = column_names(estimator)
-        found = Correlation(names, rank_correlation(X), rank_correlation(sampled))
-        return cls(found).plot(ax)
+        real = rank_correlation(as_values(estimator, X))
+        sampled = rank_correlation(estimator.sample(n_samples, random_state=random_state))
+        return cls(Correlation(column_names(estimator), real, sampled)).plot(ax)
 
     def _draw(self, ax: Any) -> None:
         i, j = np.triu_indices(len(self.found.columns), 1)
@@ -145,54 +135,5 @@ class CorrelationDisplay(AbstractDisplay):
         )
 
 
-def pairs(
-    estimator: Any,
-    X: Any,
-    columns: Sequence[str | int] | None = None,
-    *,
-    n_points: int = 700,
-    random_state: Any = 0,
-    axes: Any = None,
-) -> Any:
-    """Draw a matrix of pairs, real below the diagonal and sampled above it.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-    X : array-like or data frame of shape (N, D)
-    columns : sequence of str or int, optional
-        Names or places; by default the five that depend on each other the most.
-    n_points : int
-        Rows of each kind to draw.
-    random_state : int, RandomState instance or None
-    axes : array of matplotlib Axes, shape (k, k), optional
-
-    Returns
-    -------
-    array of matplotlib Axes, shape (k, k)
-    """
-    return PairsDisplay.from_estimator(
-        estimator, X, columns, n_points=n_points, random_state=random_state, axes=axes
-    ).axes_
-
-
-def correlation(
-    estimator: Any, X: Any, *, n_samples: int = 20_000, random_state: Any = 0, ax: Any = None
-) -> Any:
-    """Draw the correlation of every pair of columns, real against sampled.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-    X : array-like or data frame of shape (N, D)
-    n_samples : int
-    random_state : int, RandomState instance or None
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
-    """
-    return CorrelationDisplay.from_estimator(
-        estimator, X, n_samples=n_samples, random_state=random_state, ax=ax
-    ).ax_
+pairs = as_function(PairsDisplay.from_estimator, "pairs", gives="axes_")
+correlation = as_function(CorrelationDisplay.from_estimator, "correlation", gives="ax_")

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from rnade.columns import as_fitted, as_values
-from rnade.plot.base import MODEL, ODD, QUIET, REAL, AbstractDisplay
+from rnade.plot.base import MODEL, ODD, QUIET, REAL, AbstractDisplay, as_function
 from rnade.report.dependence import Gain
 from rnade.report.fitted import LearningCurve
 from rnade.report.fitted import learning_curve as curve_of
@@ -13,20 +13,12 @@ from rnade.report.oddness import LEVELS, ScoreHistogram, score_histogram, thresh
 from rnade.report.study import gains_of
 
 
-class LearningCurveDisplay(AbstractDisplay):
-    """Log-likelihood of training and held-out rows after each epoch.
-
-    Parameters
-    ----------
-    found : rnade.report.fitted.LearningCurve
-    """
-
-    def __init__(self, found: LearningCurve) -> None:
-        self.found = found
+class LearningCurveDisplay(AbstractDisplay[LearningCurve]):
+    """Log-likelihood after each epoch, of the rows trained on and of those that stop training."""
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Draw a fitted model's history.
+        """Draw the log-likelihood after each epoch; of an average, that of one of its models.
 
         Parameters
         ----------
@@ -44,14 +36,14 @@ class LearningCurveDisplay(AbstractDisplay):
         found = self.found
         ax.plot(found.epochs, found.train, color=QUIET, label="rows it learned from")
         held_out = [np.nan if score is None else score for score in found.held_out]
-        ax.plot(found.epochs, held_out, color=MODEL, label="held-out rows")
+        ax.plot(found.epochs, held_out, color=MODEL, label="rows that stop training")
         ax.axvline(found.best_epoch, color=QUIET, lw=1, ls="--")
         ax.set(xlabel="epoch", ylabel="log-likelihood, nats a row")
         ax.legend()
 
 
-class ScoresDisplay(AbstractDisplay):
-    """Histogram of log densities, with the thresholds below which rows are odd.
+class ScoresDisplay(AbstractDisplay[ScoreHistogram]):
+    """Histogram of log densities, with the thresholds below which rows are outliers.
 
     Parameters
     ----------
@@ -61,12 +53,12 @@ class ScoresDisplay(AbstractDisplay):
     """
 
     def __init__(self, found: ScoreHistogram, thresholds: dict[float, float]) -> None:
-        self.found = found
+        super().__init__(found)
         self.thresholds = thresholds
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, *, ax: Any = None) -> Self:
-        """Score the rows and draw.
+        """Draw the log densities of rows, with the thresholds for 5 %, 1 % and 0.1 %.
 
         Parameters
         ----------
@@ -99,29 +91,20 @@ class ScoresDisplay(AbstractDisplay):
         ax.set(xlabel="log density, nats", ylabel="rows")
 
 
-class GainsDisplay(AbstractDisplay):
-    """What each column's log-likelihood gains from the columns before it.
-
-    Parameters
-    ----------
-    found : list of rnade.report.dependence.Gain
-        In the model's order.
-    """
-
-    def __init__(self, found: list[Gain]) -> None:
-        self.found = found
+class GainsDisplay(AbstractDisplay[list[Gain]]):
+    """What each column's log-likelihood gains from the columns before it."""
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: Any, *, random_state: int = 0, ax: Any = None
     ) -> Self:
-        """Score the rows, column by column, with and without the columns before.
+        """Draw what each column gains from the columns before it.
 
         Parameters
         ----------
         estimator : fitted estimator with `log_conditionals`
         X : array-like or data frame of shape (N, D)
-            If this is the table that was fitted, its held-out rows are judged by.
+            If this is the table that was fitted, its held-out rows are scored.
         random_state : int
             Of the split for columns by themselves where it is another table.
         ax : matplotlib Axes, optional
@@ -136,52 +119,9 @@ class GainsDisplay(AbstractDisplay):
         ax.barh(places, values, xerr=errors, color=REAL, ecolor=QUIET)
         ax.set_yticks(places, names)
         ax.invert_yaxis()
-        ax.set(xlabel="gain from the columns above, nats")
+        ax.set(xlabel="gain from columns before it, nats")
 
 
-def learning_curve(estimator: Any, *, ax: Any = None) -> Any:
-    """Draw the log-likelihood of training and held-out rows after each epoch.
-
-    Parameters
-    ----------
-    estimator : fitted estimator with `history_`
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
-    """
-    return LearningCurveDisplay.from_estimator(estimator, ax=ax).ax_
-
-
-def scores(estimator: Any, X: Any, *, ax: Any = None) -> Any:
-    """Draw the log densities of rows, with the thresholds for 5 %, 1 % and 0.1 %.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-    X : array-like or data frame of shape (N, D)
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
-    """
-    return ScoresDisplay.from_estimator(estimator, X, ax=ax).ax_
-
-
-def gains(estimator: Any, X: Any, *, random_state: int = 0, ax: Any = None) -> Any:
-    """Draw what each column gains from the columns before it.
-
-    Parameters
-    ----------
-    estimator : fitted estimator with `log_conditionals`
-    X : array-like or data frame of shape (N, D)
-    random_state : int
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
-    """
-    return GainsDisplay.from_estimator(estimator, X, random_state=random_state, ax=ax).ax_
+learning_curve = as_function(LearningCurveDisplay.from_estimator, "learning_curve", gives="ax_")
+scores = as_function(ScoresDisplay.from_estimator, "scores", gives="ax_")
+gains = as_function(GainsDisplay.from_estimator, "gains", gives="ax_")

@@ -58,8 +58,8 @@ class Asked:
     steps: Array
 
     @classmethod
-    def of(cls, estimator: Any, X: Any, random_state: int) -> "Asked":
-        """Look at a table as the model sees it."""
+    def of(cls, estimator: Any, X: Any, random_state: int = 0) -> "Asked":
+        """Look at a table as the model sees it; the seed is of `Rows`."""
         X = as_values(estimator, X)
         values = X
         if is_binary(estimator):
@@ -73,6 +73,11 @@ class Asked:
         return cls(estimator, column_names(estimator), X, values, rows, steps)
 
     @property
+    def given(self) -> Any:
+        """All rows, with the column names that the model knows."""
+        return as_fitted(self.estimator, self.X)
+
+    @property
     def order(self) -> list[int] | None:
         """Which column comes first, second and so on in the model; None if it has no one order."""
         module = getattr(self.estimator, "module_", None)
@@ -81,10 +86,9 @@ class Asked:
 
     def scored(self) -> tuple[Array | None, Array]:
         """Each column's terms, if the model has them, and each row's log density: all, once."""
-        given = as_fitted(self.estimator, self.X)
         if not hasattr(self.estimator, "log_conditionals"):
-            return None, np.asarray(self.estimator.score_samples(given))
-        terms = np.asarray(self.estimator.log_conditionals(given))
+            return None, np.asarray(self.estimator.score_samples(self.given))
+        terms = np.asarray(self.estimator.log_conditionals(self.given))
         return terms, terms.sum(axis=1)
 
     def reference_scores(self) -> ReferenceScores | None:

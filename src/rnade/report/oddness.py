@@ -12,6 +12,7 @@ from rnade.surprise import typical_log_conditionals
 from rnade.typing import Array
 from rnade.report.asked import Asked
 from rnade.report.rows import Index
+from rnade.typing import Array
 
 LEVELS = (0.05, 0.01, 0.001)
 # What the model expects of a cell is told as the interval that it gives this probability.

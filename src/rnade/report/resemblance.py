@@ -7,6 +7,7 @@ from scipy.stats import ks_2samp, rankdata
 
 from rnade.typing import Array
 from rnade.report.rows import Index
+from rnade.typing import Array
 
 _BINS = 30
 # Bins of each column's ranks when the dependence of all pairs is measured.

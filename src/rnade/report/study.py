@@ -27,6 +27,7 @@ from rnade.report.resemblance import (
 from rnade.typing import Array
 from rnade.report.words import plural
 from rnade.surprise import typical_log_conditionals
+from rnade.typing import Array
 
 # Rows drawn from the model; as many real ones at most enter correlations. A correlation is then
 # known within 0.01. Tables of more than 200 columns take fewer, so that their cost grows with the
