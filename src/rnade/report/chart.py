@@ -5,22 +5,17 @@ their width, and labels are ordinary text put at percentages, so that a chart is
 phone as on a wide screen. Colours are classes, which the style sheet sets for light and dark.
 """
 
-import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from rnade.report.markup import Markup, text
 from rnade.report.words import number
 from rnade.typing import Array
 
 SIDE = 1000
-
-
-def text(value: object) -> str:
-    """Escape what comes from the data, for markup and for attributes."""
-    return html.escape(str(value), quote=True)
 
 
 @dataclass(frozen=True)
@@ -90,9 +85,9 @@ def steps(edges: Array, heights: Array, x: Scale, y: Scale, kind: str, *, closed
     return f'<path class="{kind}" d="{path}V{ground}{"z" if closed else ""}"/>'
 
 
-def svg(shapes: str, label: str, kind: str = "") -> str:
+def svg(shapes: str, label: str, kind: str = "") -> Markup:
     """Shapes as a picture that fills its place."""
-    return (
+    return Markup(
         f'<svg class="{kind}" viewBox="0 0 {SIDE} {SIDE}" preserveAspectRatio="none" role="img"'
         f' aria-label="{text(label)}">{shapes}</svg>'
     )
@@ -108,7 +103,7 @@ def chart(
     y_title: str = "",
     notes: Sequence[tuple[float, str]] = (),
     kind: str = "",
-) -> str:
+) -> Markup:
     """A picture with ticks.
 
     Parameters
@@ -137,7 +132,7 @@ def chart(
     )
     above = f'<div class="y-title">{text(y_title)}</div>' if y_title else ""
     below = f'<div class="x-title">{text(x_title)}</div>' if x_title else ""
-    return (
+    return Markup(
         f'<div class="chart {kind}">{above}<div class="up">{up}</div>'
         f'<div class="area">{svg(grid + shapes, label)}{said}</div>'
         f'<div class="across">{across}</div>{below}</div>'

@@ -13,10 +13,10 @@ from rnade.report.chart import (
     rectangle,
     steps,
     svg,
-    text,
 )
 from rnade.report.dependence import Gain
 from rnade.report.fitted import LearningCurve, ScoreLine
+from rnade.report.markup import Markup, text
 from rnade.report.oddness import Oddness, Reason
 from rnade.report.resemblance import Correlation, Marginal, Pairs
 from rnade.report.words import fixed, near, number, percent, plural
@@ -25,7 +25,7 @@ from rnade.report.words import fixed, near, number, percent, plural
 MOST_IN_MATRIX = 40
 
 
-def learning_curve(curve: LearningCurve) -> str:
+def learning_curve(curve: LearningCurve) -> Markup:
     """Scores of training and held-out rows by epoch, from where the steep start is over."""
     settled = min(len(curve.epochs) - 1, max(1, len(curve.epochs) // 15))
     held_out = [s for s in curve.held_out if s is not None]
@@ -50,7 +50,7 @@ def learning_curve(curve: LearningCurve) -> str:
     )
 
 
-def score_track(scores: list[ScoreLine], at: int) -> str:
+def score_track(scores: list[ScoreLine], at: int) -> Markup:
     """One model's score with two standard errors to either side, on the scale of all."""
     spans = [2 * np.nan_to_num(line.score.standard_error) for line in scores]
     x = Scale.of(
@@ -71,7 +71,7 @@ def score_track(scores: list[ScoreLine], at: int) -> str:
     return svg(shapes, f"{scores[at].model}: {number(score.mean)} nats a row", "track")
 
 
-def marginal(found: Marginal) -> str:
+def marginal(found: Marginal) -> Markup:
     """Real values filled, sampled ones as a line."""
     x = Scale(float(found.edges[0]), float(found.edges[-1]))
     y = Scale(0.0, 1.05 * float(max(found.real.max(), found.sampled.max(), 1e-12)))
@@ -79,10 +79,10 @@ def marginal(found: Marginal) -> str:
     shapes += steps(found.edges, found.sampled, x, y, "line-model", closed=False)
     ends = "".join(f"<span>{near(v, x.high - x.low)}</span>" for v in (x.low, x.high))
     label = f"Histogram of {found.column}, real and sampled."
-    return f'<div class="mini">{svg(shapes, label)}</div><div class="ends">{ends}</div>'
+    return Markup(f'<div class="mini">{svg(shapes, label)}</div><div class="ends">{ends}</div>')
 
 
-def calibration(found: ColumnCalibration) -> str:
+def calibration(found: ColumnCalibration) -> Markup:
     """Counts of the transformed values, over the band in which a right model's lie."""
     top = 1.15 * max(float(found.counts.max()), found.high)
     x, y = Scale(0.0, 1.0), Scale(0.0, top)
@@ -95,13 +95,13 @@ def calibration(found: ColumnCalibration) -> str:
         f"Calibration of {found.column}: the histogram"
         f" {'stays inside' if found.inside else 'leaves'} the band."
     )
-    return (
+    return Markup(
         f'<div class="mini">{svg(shapes, label)}</div>'
         '<div class="ends"><span>0</span><span>1</span></div>'
     )
 
 
-def pair_matrix(found: Pairs) -> str:
+def pair_matrix(found: Pairs) -> Markup:
     """Below the diagonal real rows, above it as many sampled ones."""
     k = len(found.columns)
     cells = []
@@ -118,10 +118,10 @@ def pair_matrix(found: Pairs) -> str:
                 f"{found.columns[i]} against {found.columns[j]}, {'real' if i > j else 'sampled'}"
             )
             cells.append(f"<div>{svg(dots(across, down, f'points-{kind}'), label)}</div>")
-    return f'<div class="pairs" style="--k:{k}">{"".join(cells)}</div>'
+    return Markup(f'<div class="pairs" style="--k:{k}">{"".join(cells)}</div>')
 
 
-def correlation_scatter(found: Correlation) -> str:
+def correlation_scatter(found: Correlation) -> Markup:
     """Every pair of columns as a point: real correlation across, sampled up."""
     i, j = np.triu_indices(len(found.columns), 1)
     x = Scale(-1.0, 1.0)
@@ -139,11 +139,11 @@ def correlation_scatter(found: Correlation) -> str:
     )
 
 
-def correlation_matrix(found: Correlation) -> str:
+def correlation_matrix(found: Correlation) -> Markup:
     """Below the diagonal real, above it sampled; empty if there are too many columns to see."""
     D = len(found.columns)
     if D > MOST_IN_MATRIX:
-        return ""
+        return Markup()
     edges = [round(SIDE * d / D) for d in range(D + 1)]
     shapes = []
     for i in range(D):
@@ -161,13 +161,13 @@ def correlation_matrix(found: Correlation) -> str:
             )
     names = "".join(f"<span>{text(name)}</span>" for name in found.columns)
     label = "Rank correlations: real below the diagonal, sampled above it."
-    return (
+    return Markup(
         f'<div class="matrix" style="--k:{D}"><div class="names">{names}</div>'
         f'<div class="cells">{svg("".join(shapes), label)}</div></div>'
     )
 
 
-def score_histogram(found: Oddness) -> str:
+def score_histogram(found: Oddness) -> Markup:
     """Log densities of all rows, with the thresholds."""
     histogram = found.histogram
     known = [
@@ -195,7 +195,7 @@ def score_histogram(found: Oddness) -> str:
     )
 
 
-def expected(reason: Reason) -> str:
+def expected(reason: Reason) -> Markup:
     """The interval that the model expected, and where the value lies."""
     x = Scale.of([reason.low, reason.high, reason.value], margin=0.07)
     shapes = f'<path class="grid" d="M0 500H{SIDE}"/>'
@@ -209,7 +209,7 @@ def expected(reason: Reason) -> str:
     return svg(shapes, label, "track")
 
 
-def gain_track(gain: Gain, all_gains: list[Gain]) -> str:
+def gain_track(gain: Gain, all_gains: list[Gain]) -> Markup:
     """A bar from 0, with two standard errors to either side of its end, on the scale of all."""
     x = Scale.of([0.0, 0.05, *(other.gain for other in all_gains)], margin=0.04)
     end, zero = x.x(gain.gain), x.x(0.0)

@@ -1,280 +1,253 @@
 """The page's sections: a sentence first, then the picture, then how to read it."""
 
-from rnade.report import blocks, pictures
+import math
+
+from rnade.report import pictures
 from rnade.report.calibration import BAND_LEVEL
-from rnade.report.chart import text
+from rnade.report.facts import facts
 from rnade.report.findings import MOST_SHOWN, Findings
-from rnade.report.oddness import Threshold
-from rnade.report.words import decimals_for, fixed, number, percent, plural
+from rnade.report.markup import Markup, fill, join
+from rnade.report.oddness import OddRow, Reason, Threshold
+from rnade.report.words import decimals_for, fixed, near, number, percent, plural
+
+_EMPTY = Markup()
+_REAL_AND_SAMPLED = [("", "--real-soft", "real"), ("stroke", "--model", "sampled")]
+_CALIBRATION = [
+    ("stroke", "--real", "where values fall in what was predicted"),
+    ("", "--band", "band of a right model"),
+]
 
 
-def head(found: Findings) -> str:
-    """What the page is about, and its contents."""
-    links = [("fitted", "What was fitted"), ("right", "Is it right?"), ("odd", "What is odd?")]
-    if found.gains:
-        links.append(("depends", "What depends on what?"))
-    if found.cautions:
-        links.insert(0, ("cautions", "Worth knowing first"))
-    nav = "".join(f'<a href="#{at}">{name}</a>' for at, name in links)
-    return (
-        f'<header><p class="kicker">rnade report</p><h1>{text(found.table.source)}</h1>'
-        f'<p class="lede">{text(found.sentences["summary"])}</p>'
-        f'<nav aria-label="Contents">{nav}</nav></header>'
-    )
-
-
-def glance(found: Findings) -> str:
-    """Four figures that say most of it."""
-    own = found.scores[0].score
-    digits = decimals_for(own.standard_error)
-    who = "held-out row" if found.table.role == "fitted" else "row"
-    cells = [
-        (
-            f"Log-likelihood, nats a {who}",
-            fixed(own.mean, digits),
-            f"± {fixed(own.standard_error, digits)}, over {plural(own.n_rows, 'row')}",
-        )
-    ]
-    leads = [(line.model, line.lead) for line in found.scores if line.lead is not None]
-    if leads:
-        name, lead = leads[0]
-        cells.append(
-            (
-                f"Lead over {'a Gaussian' if name == 'Gaussian' else name}",
-                ("+" if lead.mean > 0 else "")
-                + fixed(lead.mean, decimals_for(lead.standard_error)),
-                f"± {fixed(lead.standard_error, decimals_for(lead.standard_error))} nats a row",
-            )
-        )
-    if found.calibration:
-        inside = sum(column.inside for column in found.calibration)
-        cells.append(
-            (
-                "Calibrated columns",
-                f"{inside} of {len(found.calibration)}",
-                f"within the {percent(BAND_LEVEL)} band",
-            )
-        )
-    oddness, n = found.oddness, found.table.n_rows
-    at = oddness.level
-    cells.append(
-        (
-            "Smallest p-value possible",
-            number(oddness.smallest_p, 2),
-            f"with {plural(oddness.n_calibration, 'row')} held out",
-        )
-        if at is None
-        else (
-            f"Outliers (p ≤ {number(at.level)})",
-            f"{at.n_rows:,}",
-            f"{number(at.level * n, 2)} expected of {n:,}",
-        )
-    )
-    shown = "".join(
-        f'<div><dt>{text(name)}</dt><dd class="big">{text(big)}</dd>'
-        f'<dd class="small">{text(small)}</dd></div>'
-        for name, big, small in cells
-    )
-    return f'<dl class="glance">{shown}</dl>'
-
-
-def cautions(found: Findings) -> str:
+def cautions(found: Findings) -> Markup:
     """What to be careful about."""
-    if not found.cautions:
-        return ""
-    items = "".join(
-        f'<li class="{caution.severity}"><strong>{text(caution.title)}</strong>'
-        f"<p>{text(caution.text)}</p></li>"
+    items = join(
+        fill("caution", severity=caution.severity, title=caution.title, words=caution.text)
         for caution in found.cautions
     )
-    return (
-        '<section id="cautions"><h2>Worth knowing first</h2>'
-        f'<ul class="cautions">{items}</ul></section>'
+    return fill("cautions", items=items) if items else _EMPTY
+
+
+def fitted(found: Findings) -> Markup:
+    """Rows, columns, changes, scores, learning curve, settings."""
+    held_out = "held-out rows" if found.table.role == "fitted" else "rows"
+    return fill(
+        "fitted",
+        comparison=_finding(found, "comparison"),
+        models=_models(found),
+        judged=f"{found.table.n_judged:,} {held_out}",
+        density="probability" if found.fitted.binary else "density",
+        training=_training(found),
+        facts=join(fill("fact", name=name, words=words) for name, words in facts(found)),
+        settings=join(
+            fill("setting", name=name, value="default" if value is None else str(value)[:80])
+            for name, value in found.fitted.settings.items()
+        ),
     )
 
 
-def fitted(found: Findings) -> str:
-    """Rows, columns, changes, scores, learning curve, settings."""
-    model = found.fitted
-    parts = [
-        '<section id="fitted"><h2>What was fitted</h2>',
-        blocks.finding(found, "comparison"),
-        blocks.score_table(found),
-    ]
-    if model.curve is not None:
-        own_folds = model.trained is not None and model.trained.own_folds
-        stopped_by = "the fold that stopped it" if own_folds else "held-out rows"
-        parts += [
-            "<h3>Training</h3>",
-            blocks.finding(found, "curve"),
-            blocks.figure(
-                blocks.legend(
-                    [
-                        ("stroke", "--faint", "rows it learned from"),
-                        ("stroke", "--model", stopped_by),
-                    ]
-                )
-                + pictures.learning_curve(model.curve),
-                "Mean log-likelihood after each epoch; higher is better. Where the upper line goes"
-                " on rising and the lower one falls, the model overfits.",
-            ),
-        ]
-    parts += [
-        "<h3>Rows, columns and settings</h3>",
-        blocks.facts(found),
-        blocks.settings(found),
-        "</section>",
-    ]
-    return "".join(parts)
-
-
-def right(found: Findings) -> str:
+def right(found: Findings) -> Markup:
     """Calibration, marginals, pairs, correlations."""
-    parts = ['<section id="right"><h2>Is it right?</h2>']
-    if found.calibration:
-        parts.append(blocks.finding(found, "calibration"))
-    parts += [blocks.finding(found, "marginals"), blocks.column_cards(found)]
-    if found.pairs is not None:
-        parts += [
-            "<h3>Pairs</h3>",
-            '<p class="finding">If the model is right, the picture mirrors itself: samples above'
-            " the diagonal look like real rows below it.</p>",
-            blocks.figure(
-                blocks.legend([("", "--real", "real, below"), ("", "--model", "sampled, above")])
-                + pictures.pair_matrix(found.pairs),
-                f"The columns that depend on each other the most,"
-                f" {plural(len(found.pairs.real), 'row')} of each kind.",
-            ),
-        ]
-    if found.correlation is not None:
-        parts += [
-            "<h3>Correlation</h3>",
-            blocks.finding(found, "correlation"),
-            blocks.correlation(found),
-        ]
-    return "".join([*parts, "</section>"])
+    cards = _cards(found)
+    judged = bool(found.calibration)
+    sentences = [_finding(found, name) for name in ["calibration"] * judged + ["marginals"]]
+    return fill(
+        "right",
+        sentences=join(sentences),
+        legend=_legend(_REAL_AND_SAMPLED + _CALIBRATION * judged),
+        cards=join(cards),
+        which=_which("Shown", len(cards), found, "that are the furthest off"),
+        how=fill("how-calibrated", level=percent(BAND_LEVEL)) if judged else "",
+        pairs=_pairs(found),
+        correlation=_correlation(found),
+    )
 
 
-def odd(found: Findings) -> str:
+def odd(found: Findings) -> Markup:
     """The histogram of log densities, and the oddest rows with their reasons."""
     oddness = found.oddness
-
-    def figures(t: Threshold) -> list[str]:
-        if t.log_density is None:
-            return [f"no p below {number(oddness.smallest_p, 2)}", "–", "–"]
-        expected = number(t.level * found.table.n_rows, 2)
-        return [number(t.log_density, 4), f"{t.n_rows:,}", expected]
-
-    rows = "".join(
-        f"<tr><td>p ≤ {number(t.level)}</td>"
-        + "".join(f'<td class="figure">{value}</td>' for value in figures(t))
-        + "</tr>"
-        for t in oddness.thresholds
-    )
-    held = "the held-out rows" if oddness.own_calibration else "the rows of this table"
     n_below = oddness.histogram.n_below
-    below = f" Not drawn: {plural(n_below, 'row')} further left." if n_below else ""
-    return "".join(
-        [
-            '<section id="odd"><h2>What is odd?</h2>',
-            blocks.finding(found, "oddness"),
-            blocks.figure(
-                pictures.score_histogram(oddness),
-                "Log densities of all rows, scored one by one. Rows left of a line are outliers at"
-                f" that level, measured by {held} ({oddness.n_calibration:,})." + below,
-            ),
-            '<table><thead><tr><th>level</th><th class="figure">log density below</th>'
-            '<th class="figure">rows</th><th class="figure">by chance</th></tr></thead>'
-            f"<tbody>{rows}</tbody></table>",
-            "<h3>The strongest outliers</h3>",
-            '<p class="aside">The least likely first, each with the columns that made it so. The'
-            " bar is where the model expected the value in nine of ten cases, knowing columns"
-            " before it; the dot is the value. Rows are counted from 1, without the header.</p>",
-            '<ol class="odd-rows">',
-            *(blocks.odd_row(row, of_fitted=found.table.role == "fitted") for row in oddness.rows),
-            "</ol></section>",
-        ]
+    return fill(
+        "odd",
+        sentence=_finding(found, "oddness"),
+        histogram=pictures.score_histogram(oddness),
+        held="the held-out rows" if oddness.own_calibration else "the rows of this table",
+        n_held=f"{oddness.n_calibration:,}",
+        below=f" Not drawn: {plural(n_below, 'row')} further left." if n_below else "",
+        thresholds=join(_threshold(t, found) for t in oddness.thresholds),
+        rows=join(_odd_row(row, found) for row in oddness.rows),
     )
 
 
-def depends(found: Findings) -> str:
+def depends(found: Findings) -> Markup:
     """Gains of columns from those before them."""
     if not found.gains:
-        return ""
+        return _EMPTY
     by_gain = sorted(range(len(found.gains)), key=lambda at: -found.gains[at].gain)
     shown = [found.gains[at] for at in sorted(by_gain[:MOST_SHOWN])]
-    rows = "".join(
-        f'<tr><td class="label" title="{text(gain.column)}">{text(gain.column)}</td>'
-        f'<td class="picture">{pictures.gain_track(gain, shown)}</td>'
-        f'<td class="figure">{fixed(gain.gain, 2)}</td>'
-        f'<td class="label">{text(gain.closest) if gain.closest else "–"}</td></tr>'
+    rows = join(
+        fill(
+            "gain",
+            name=gain.column,
+            track=pictures.gain_track(gain, shown),
+            nats=fixed(gain.gain, 2),
+            closest=gain.closest or "–",
+        )
         for gain in shown
     )
-    which = f" Shown: {blocks.of_all(len(shown), found)}, those with the largest gains."
-    which = which if len(shown) < len(found.gains) else ""
-    total = sum(gain.gain for gain in found.gains)
-    return (
-        f'<section id="depends"><h2>What depends on what?</h2>{blocks.finding(found, "gains")}'
-        '<figure class="long"><table><thead><tr><th>column</th>'
-        '<th class="picture"></th><th class="figure">gain, nats</th><th>closest column</th>'
-        f"</tr></thead><tbody>{rows}</tbody></table><figcaption>{_gain_caption(found)}{which}"
-        f" All together: {number(total)} nats a row. A gain of g nats is as if e<sup>−g</sup> of"
-        " the column’s spread were left: 0.7 nats halve it. The line is two standard errors. The"
-        " closest column is the one that shares the most information with it, wherever it"
-        " stands.</figcaption></figure></section>"
+    return fill(
+        "depends",
+        sentence=_finding(found, "gains"),
+        rows=rows,
+        what=fill("gains-in-order" if found.gains[0].position else "gains-of-average"),
+        which=_which("Shown", len(shown), found, "with the largest gains"),
+        total=number(sum(gain.gain for gain in found.gains)),
     )
 
 
-def _gain_caption(found: Findings) -> str:
-    if found.gains[0].position:
-        return (
-            "In the model’s order: how much better each column is predicted by the columns before"
-            " it than by itself alone, on average over the judged rows."
+def _finding(found: Findings, name: str) -> Markup:
+    return fill("finding", words=found.sentences[name])
+
+
+def _legend(entries: list[tuple[str, str, str]]) -> Markup:
+    """What the colours mean: kind of swatch, colour, name."""
+    return join(fill("swatch", kind=k, colour=colour, name=name) for k, colour, name in entries)
+
+
+def _which(verb: str, n: int, found: Findings, those: str) -> str:
+    """Which of the columns something is about, where not all."""
+    n_columns = len(found.fitted.columns)
+    return f" {verb}: {n:,} of {n_columns:,} columns, those {those}." if n < n_columns else ""
+
+
+def _models(found: Findings) -> Markup:
+    """The models side by side."""
+    digits = decimals_for(min(line.score.standard_error for line in found.scores))
+
+    def with_error(mean: float, error: float) -> str:
+        return f"{fixed(mean, digits)} ±\N{NO-BREAK SPACE}{fixed(error, digits)}"
+
+    return join(
+        fill(
+            "model",
+            kind="" if at else "own",
+            name=line.model,
+            track=pictures.score_track(found.scores, at),
+            score=with_error(line.score.mean, line.score.standard_error),
+            lead=with_error(line.lead.mean, line.lead.standard_error) if line.lead else "",
         )
-    return (
-        "How much better each column is predicted by other columns than by itself alone, on"
-        " average over the judged rows and over the models that were averaged, each of which knows"
-        " the columns before it in an order of its own."
+        for at, line in enumerate(found.scores)
     )
 
 
-def _part_in_training(found: Findings) -> str:
-    """What the held-out rows had to do with training, to be said after them."""
-    trained = found.fitted.trained
-    if found.fitted.retrained:
-        return ", on which it was trained in the end too"
-    if trained is None:
-        return ""
-    if trained.own_folds:
-        each = "each model" if trained.parts == "models" else "the model"
-        return (
-            f", which had no part in training: {each} early-stopped on"
-            f" {'its own' if trained.parts == 'models' else 'a'} 1/8 fold of the other rows"
+def _training(found: Findings) -> Markup:
+    curve, trained = found.fitted.curve, found.fitted.trained
+    if curve is None or trained is None:
+        return _EMPTY
+    stopped_by = "the fold that stopped it" if trained.own_folds else "held-out rows"
+    legend = [("stroke", "--faint", "rows it learned from"), ("stroke", "--model", stopped_by)]
+    return fill(
+        "training",
+        sentence=_finding(found, "curve"),
+        legend=_legend(legend),
+        curve=pictures.learning_curve(curve),
+    )
+
+
+def _cards(found: Findings) -> list[Markup]:
+    """A card for each column, the worst first: its values and its calibration."""
+    by_name = {column.column: column for column in found.calibration}
+
+    def badness(name: str, distance: float) -> tuple[bool, float]:
+        column = by_name.get(name)
+        return (False, -distance) if column is None else (column.inside, -column.distance)
+
+    def calibration(name: str) -> Markup:
+        column = by_name.get(name)
+        if column is None:
+            return _EMPTY
+        return fill(
+            "card-calibration",
+            picture=pictures.calibration(column),
+            coverage=percent(column.coverage),
+            off=_EMPTY if column.inside else fill("off"),
         )
-    return ", which chose the epoch to stop at, and no more"
+
+    ordered = sorted(found.marginals, key=lambda m: badness(m.column, m.distance))
+    return [
+        fill(
+            "card",
+            name=shown.column,
+            marginal=pictures.marginal(shown),
+            calibration=calibration(shown.column),
+        )
+        for shown in ordered[:MOST_SHOWN]
+    ]
 
 
-def foot(found: Findings) -> str:
-    """How the page was made, and what it does not say."""
-    table = found.table
-    judged = {
-        "fitted": f"This is the very table that the model was fitted to. It is judged by the"
-        f" {plural(table.n_judged, 'row')} held out of it{_part_in_training(found)}; the reference"
-        " models were fitted to the other rows.",
-        "other": "This is not the table that the model was fitted to: it is judged by all rows."
-        " The reference models were fitted to one half of this table and judged by the other, and"
-        " the other way round.",
-        "unknown": "The model does not remember the table that it was fitted to: it is judged by"
-        " all rows of this one. The reference models were fitted to one half of this table and"
-        " judged by the other, and the other way round.",
-    }[table.role]
-    absent = "".join(f"<p>{text(sentence)}</p>" for sentence in found.absent)
-    return (
-        f"<footer><p>{judged}</p>{absent}<p>All {plural(table.n_rows, 'row')} were scored; only"
-        f" what is drawn as points is sampled down. Samples are {plural(table.n_sampled, 'row')}"
-        " drawn from the model. The Gaussian has a full covariance; independent columns are a"
-        " mixture of Gaussians each (bits: a probability each), fitted by"
-        " expectation-maximisation.</p>"
-        f"<p>Made by rnade {text(found.version)}. The same figures as data: <code>rnade report"
-        " --json</code>.</p></footer>"
+def _pairs(found: Findings) -> Markup:
+    if found.pairs is None:
+        return _EMPTY
+    return fill(
+        "pairs",
+        legend=_legend([("", "--real", "real, below"), ("", "--model", "sampled, above")]),
+        matrix=pictures.pair_matrix(found.pairs),
+        n_rows=plural(len(found.pairs.real), "row"),
     )
+
+
+def _correlation(found: Findings) -> Markup:
+    """Correlations as a matrix, where it can be seen, and as points."""
+    measured = found.correlation
+    if measured is None:
+        return _EMPTY
+    matrix = pictures.correlation_matrix(measured)
+    scatter = pictures.correlation_scatter(measured)
+    those = "that gain the most from others" if found.gains else "that are the furthest off"
+    return fill(
+        "correlation",
+        sentence=_finding(found, "correlation"),
+        pictures=fill("beside", matrix=matrix, scatter=scatter) if matrix else scatter,
+        which=_which("Compared", len(measured.columns), found, those),
+        how=fill("how-matrix") if matrix else "",
+    )
+
+
+def _threshold(t: Threshold, found: Findings) -> Markup:
+    if t.log_density is None:
+        bound, n_rows, chance = f"no p below {number(found.oddness.smallest_p, 2)}", "–", "–"
+    else:
+        bound, n_rows = number(t.log_density, 4), f"{t.n_rows:,}"
+        chance = number(t.level * found.table.n_rows, 2)
+    return fill("threshold", level=number(t.level), bound=bound, n_rows=n_rows, chance=chance)
+
+
+def _odd_row(row: OddRow, found: Findings) -> Markup:
+    """An odd row with its reasons."""
+    seen = _EMPTY
+    if found.table.role == "fitted":
+        seen = fill("seen", words="learned from" if row.seen else "held out")
+    return fill(
+        "odd-row",
+        row=f"{row.row:,}",
+        p=number(row.p_value, 2),
+        log_density=number(row.log_density),
+        seen=seen,
+        reasons=join(map(_reason, row.reasons)) if row.reasons else fill("no-reason"),
+    )
+
+
+def _reason(reason: Reason) -> Markup:
+    span = reason.high - reason.low
+    low, high = near(reason.low, span), near(reason.high, span)
+    # Of a value far off, the last digits tell nothing.
+    value = near(reason.value, max(span, abs(reason.value - reason.low) / 50))
+    if math.isnan(span):
+        said = ""
+    elif low == high:
+        said = f", expected {low}"
+    elif reason.within or value in (low, high):
+        said = f", rare between {low} and {high}"
+    else:
+        said = f", expected {low} to {high}"
+    track = pictures.expected(reason)
+    return fill("reason", name=reason.column, track=track, value=value, said=said)
