@@ -1,13 +1,15 @@
-"""What to be careful about, in plain words."""
+"""What to be careful about, in plain words; the words themselves are in ``cautions.toml``."""
 
 import math
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any, Literal
 
 import numpy as np
 
-from rnade.columns import Resolution
 from rnade.evaluation import MeanScore, mean_score
 from rnade.report.asked import Asked
 from rnade.report.calibration import LEAST_JUDGED
@@ -26,7 +28,6 @@ FAR_BEYOND, FAR_FROM_MEAN = 1.0, 8.0
 # More rows of another table than this, times what is usual, below the 1 % threshold.
 TOO_MANY_ODD = 3.0
 _FEW_HELD_OUT = 100
-_PARTS = {"models": "models", "columns": "columns’ networks"}
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,18 @@ class Caution:
     severity: Literal["serious", "mind", "note"]
     title: str
     text: str
+
+    @classmethod
+    def of(cls, kind: str, variant: str = "", **values: str) -> "Caution":
+        """Fill in the words of a kind of caution, or of a variant of it."""
+        said = _words()[kind + variant]
+        title, text = (said[name].format(**values) for name in ("title", "text"))
+        return cls(kind, said["severity"], title, text)
+
+
+@cache
+def _words() -> dict[str, Any]:
+    return tomllib.loads(files("rnade.report").joinpath("cautions.toml").read_text("utf-8"))
 
 
 def look_for_cautions(
@@ -70,66 +83,45 @@ def look_for_cautions(
     share_odd : float
         Share of the rows with a p-value of at most 1 %.
     """
-    estimator, X, rows = asked.estimator, asked.values, asked.rows
+    rows = asked.rows
     found = [
         *_worse_than_a_gaussian(compared),
         *_unlike(rows, share_odd),
         *_unknown_rows(rows, fitted),
         *_overfitting(fitted, rows, scores),
-        *_leaks(fitted, X, found_gains),
-        *_outside(estimator, fitted, X, rows),
-        *([] if fitted.binary else _spikes(fitted, X)),
-        *([] if fitted.binary else _rounded(estimator, fitted, X)),
-        *([] if fitted.binary else _repeated_rows(X, rows)),
+        *([] if fitted.binary else _of_real_columns(asked, fitted, found_gains)),
         *_training(fitted),
     ]
     rank = {"serious": 0, "mind": 1, "note": 2}
     return sorted(found, key=lambda caution: rank[caution.severity])
 
 
+def _of_real_columns(asked: Asked, fitted: Fitted, found_gains: list[Gain]) -> Iterator[Caution]:
+    yield from _leaks(fitted, asked.values, found_gains)
+    yield from _outside(asked)
+    yield from _spikes_and_rounding(asked, fitted)
+    yield from _duplicate_rows(asked)
+
+
 def _worse_than_a_gaussian(scores: list[ScoreLine]) -> Iterator[Caution]:
     for line in scores[1:]:
         lead = line.lead
         if lead is not None and lead.mean < -2 * lead.standard_error:
-            yield Caution(
-                "worse-than-gaussian",
-                "serious",
-                f"{line.model} does better",
-                f"The model scores {number(-lead.mean)} ± {number(lead.standard_error)} nats a row"
-                f" less than the {line.model}, which is simpler: prefer that, or train the model"
-                " with more rows or other settings.",
-            )
+            less, error = number(-lead.mean), number(lead.standard_error)
+            yield Caution.of("worse-than-gaussian", model=line.model, lead=less, error=error)
 
 
 def _unlike(rows: Rows, share_odd: float) -> Iterator[Caution]:
     if rows.role != "fitted" and share_odd > 0.01 * TOO_MANY_ODD:
-        yield Caution(
-            "unlike",
-            "serious",
-            "These rows are unlike those the model was fitted to",
-            f"{percent(share_odd)} of them are outliers at the 1 % level."
-            " Either the model does not fit, or this table comes from elsewhere.",
-        )
+        yield Caution.of("unlike", share=percent(share_odd))
 
 
 def _unknown_rows(rows: Rows, fitted: Fitted) -> Iterator[Caution]:
     if rows.role == "unknown":
-        yield Caution(
-            "rows",
-            "mind",
-            "It is not known which of these rows the model has seen",
-            "The model does not remember the table it was fitted to. If this is that table, the"
-            " figures under “Is it right?” flatter the model.",
-        )
+        yield Caution.of("rows")
     elif rows.role == "fitted" and rows.seen is not None and rows.seen.all():
-        yield Caution(
-            "rows",
-            "mind",
-            "The model has seen all of these rows",
-            "After early stopping it was trained again on all rows, the held-out ones among them,"
-            " so its figures here flatter it a little. When they were still unseen it scored"
-            f" {number(fitted.stored_score.mean) if fitted.stored_score else '?'} nats a row.",
-        )
+        unseen = number(fitted.stored_score.mean) if fitted.stored_score else "?"
+        yield Caution.of("rows", "-all-seen", unseen=unseen)
 
 
 def _overfitting(fitted: Fitted, rows: Rows, scores: Array) -> Iterator[Caution]:
@@ -139,17 +131,14 @@ def _overfitting(fitted: Fitted, rows: Rows, scores: Array) -> Iterator[Caution]
         return
     gap = learned.mean - held_out.mean
     error = math.hypot(learned.standard_error, held_out.standard_error)
-    before = " before it was trained on them too" if fitted.retrained else ""
     # Beyond what chance explains, and more than a little for each column.
     if gap > 3 * error and gap > 0.03 * len(fitted.columns):
-        yield Caution(
+        yield Caution.of(
             "overfit",
-            "mind",
-            "The model overfits the rows it learned from",
-            f"It gives them {number(learned.mean)} nats a row, and {number(held_out.mean)} to the"
-            f" rows held out{before}: {number(gap)} nats less. Expect the latter of new rows;"
-            " outliers among the rows it learned from may look usual. More rows, fewer hidden"
-            " units or components, or a larger weight decay would narrow the gap.",
+            learned=number(learned.mean),
+            held_out=number(held_out.mean),
+            before=" before it was trained on them too" if fitted.retrained else "",
+            gap=number(gap),
         )
 
 
@@ -168,23 +157,14 @@ def _learned_and_held_out(
 
 
 def _leaks(fitted: Fitted, X: Array, found_gains: list[Gain]) -> Iterator[Caution]:
-    if fitted.binary:
-        return
     names = fitted.columns
     left = dict(zip(names, _left_given_others(X), strict=True))
     for gain in found_gains:
         left[gain.column] = min(left[gain.column], math.exp(-max(gain.gain, 0.0)))
     leaking = sorted((name for name in names if left[name] < LEFT_OF_SPREAD), key=left.__getitem__)
     if leaking:
-        remains = f"only {percent(max(left[name] for name in leaking))} or less of the spread"
-        are = "is" if len(leaking) == 1 else "are"
-        yield Caution(
-            "leak",
-            "mind",
-            f"{listed(leaking)} {are} almost determined by other columns",
-            f"Knowing the others, {remains} remains. If one was computed from another, or"
-            " recorded after the fact, leave it out: it adds to every score and tells nothing.",
-        )
+        columns = f"{listed(leaking)} {'is' if len(leaking) == 1 else 'are'}"
+        yield Caution.of("leak", columns=columns, left=percent(max(left[n] for n in leaking)))
 
 
 def _left_given_others(X: Array) -> Array:
@@ -197,11 +177,11 @@ def _left_given_others(X: Array) -> Array:
     return np.sqrt(1 / np.diag(precision))
 
 
-def _outside(estimator: Any, fitted: Fitted, X: Array, rows: Rows) -> Iterator[Caution]:
-    standardiser = getattr(estimator, "standardiser_", None)
-    if standardiser is None or rows.role == "fitted" or fitted.binary:
+def _outside(asked: Asked) -> Iterator[Caution]:
+    X, standardiser = asked.values, getattr(asked.estimator, "standardiser_", None)
+    if standardiser is None or asked.rows.role == "fitted":
         return
-    known = getattr(estimator, "fitted_rows_", None)
+    known = getattr(asked.estimator, "fitted_rows_", None)
     if known is not None:
         beyond = np.maximum(known.low - X, X - known.high) / standardiser.scale
         far, where = beyond > FAR_BEYOND, "the range of the rows it was fitted to"
@@ -211,80 +191,48 @@ def _outside(estimator: Any, fitted: Fitted, X: Array, rows: Rows) -> Iterator[C
     if far.any():
         columns = np.flatnonzero(far.any(axis=0))
         worst = columns[np.argsort(-far[:, columns].sum(axis=0), kind="stable")]
-        yield Caution(
-            "outside",
-            "mind",
-            f"{plural(int(far.any(axis=1).sum()), 'row')} far outside what the model knows",
-            f"Values in {listed([fitted.columns[d] for d in worst])} lie far beyond {where}:"
-            " there the model guesses, and its log densities mean little more than “odd”.",
-        )
+        rows = plural(int(far.any(axis=1).sum()), "row")
+        names = listed([asked.names[d] for d in worst])
+        yield Caution.of("outside", rows=rows, columns=names, where=where)
 
 
-def _spikes(fitted: Fitted, X: Array) -> Iterator[Caution]:
-    spikes = []
-    for name, column in zip(fitted.columns, X.T, strict=True):
+def _spikes_and_rounding(asked: Asked, fitted: Fitted) -> Iterator[Caution]:
+    """Columns with one value that stands out, and columns that are rounded altogether."""
+    spikes, rounded = [], []
+    for name, column, step in zip(asked.names, asked.values.T, asked.steps, strict=True):
         values, counts = np.unique(column, return_counts=True)
         most = counts.argmax()
         share = counts[most] / len(column)
         # A column with few values is rounded, which is another caution.
         if share > SPIKE_SHARE and len(values) > 2 / SPIKE_SHARE:
             spikes.append(f"{quoted(name)} ({number(values[most])} in {percent(share)})")
+        spread_but_for_one = len(values) - 1 > (len(column) - counts[most]) / 2
+        if step > 0 and not spread_but_for_one:
+            rounded.append(name)
     if spikes:
-        yield Caution(
-            "spike",
-            "mind",
-            f"{plural(len(spikes), 'column')} in which one value stands out",
-            "One exact value among otherwise spread-out ones: "
-            + ", ".join(spikes[:6])
-            + (f" and {len(spikes) - 6} more" if len(spikes) > 6 else "")
-            + " of the rows. A density can rise without bound on such a value, so part of the"
-            " score is earned there, and samples scatter around it.",
-        )
-
-
-def _rounded(estimator: Any, fitted: Fitted, X: Array) -> Iterator[Caution]:
-    resolution = getattr(estimator, "resolution_", None)
-    steps = Resolution.measure(X).steps if resolution is None else resolution.steps
-    rounded = [
-        name
-        for name, step, column in zip(fitted.columns, steps, X.T, strict=True)
-        if step > 0 and not _is_spread_but_for_one_value(column)
-    ]
+        rest = f" and {len(spikes) - 6} more" if len(spikes) > 6 else ""
+        columns = plural(len(spikes), "column")
+        yield Caution.of("spike", columns=columns, spikes=", ".join(spikes[:6]) + rest)
     if rounded:
-        unbounded = fitted.settings.get("sigma_floor") == 0
-        yield Caution(
-            "rounded",
-            "serious" if unbounded else "note",
-            f"{plural(len(rounded), 'column')} of rounded or repeated values",
-            f"{listed(rounded)}: log densities there depend on the rounding, so compare them only"
-            " between models of the same table."
-            + (
-                " With sigma_floor=0 the density may spike on them, and no figure here can be"
-                " trusted."
-                if unbounded
-                else " Calibration counts a rounded value as its whole interval."
-            ),
-        )
+        variant = "-unbounded" if fitted.settings.get("sigma_floor") == 0 else ""
+        n_columns = plural(len(rounded), "column")
+        yield Caution.of("rounded", variant, n_columns=n_columns, columns=listed(rounded))
 
 
-def _is_spread_but_for_one_value(column: Array) -> bool:
-    values, counts = np.unique(column, return_counts=True)
-    return bool(len(values) - 1 > (len(column) - counts.max()) / 2)
-
-
-def _repeated_rows(X: Array, rows: Rows) -> Iterator[Caution]:
-    _, first, counts = np.unique(_row_keys(X), return_inverse=True, return_counts=True)
+def _duplicate_rows(asked: Asked) -> Iterator[Caution]:
+    rows = asked.rows
+    _, first, counts = np.unique(_row_keys(asked.values), return_inverse=True, return_counts=True)
     share = float((counts[first] > 1).mean())
     if share < 0.01:
         return
-    text = f"{percent(share)} of the rows occur more than once, value by value."
+    learned = ""
     if rows.role == "fitted":
-        learned = np.isin(first[rows.judged], first[rows.folds[0][0]])
-        text += (
-            f" {percent(float(learned.mean()))} of the held-out rows are exact duplicates of"
-            " rows the model learned from, so the held-out score is not quite of unseen rows."
+        among = float(np.isin(first[rows.judged], first[rows.folds[0][0]]).mean())
+        learned = (
+            f" {percent(among)} of the held-out rows are exact duplicates of rows the model"
+            " learned from, so the held-out score is not quite of unseen rows."
         )
-    yield Caution("repeated", "mind", "Duplicate rows", text)
+    yield Caution.of("repeated", share=percent(share), learned=learned)
 
 
 def _row_keys(X: Array) -> Array:
@@ -297,34 +245,22 @@ def _row_keys(X: Array) -> Array:
 
 
 def _training(fitted: Fitted) -> Iterator[Caution]:
-    curve, trained = fitted.curve, fitted.trained
+    curve, trained, n_held_out = fitted.curve, fitted.trained, fitted.n_held_out
     if trained is not None and trained.n_unfinished > len(trained.epochs) / 2:
-        still = (
-            f"The last of {plural(trained.epochs[0], 'epoch')} was the best"
-            if trained.parts == "model"
-            else f"{trained.n_unfinished} of {len(trained.epochs)} {_PARTS[trained.parts]} were at"
-            " their best in the last epoch"
-        )
-        yield Caution(
-            "short",
-            "note",
-            "Training may have ended too early",
-            f"{still}: more epochs may still do better.",
-        )
+        best = f"The last of {plural(trained.epochs[0], 'epoch')} was the best"
+        if trained.parts != "model":
+            parts = "models" if trained.parts == "models" else "columns’ networks"
+            n = f"{trained.n_unfinished} of {len(trained.epochs)} {parts}"
+            best = f"{n} were at their best in the last epoch"
+        yield Caution.of("short", best=best)
     if curve is not None and curve.skipped:
-        yield Caution(
-            "skipped",
-            "note",
-            "Training met updates it could not use",
-            f"{plural(curve.skipped, 'update')} had a gradient that was not finite and"
-            f" {'was' if curve.skipped == 1 else 'were'} left out.",
-        )
-    if fitted.n_held_out is not None and fitted.n_held_out < _FEW_HELD_OUT:
+        were = "was" if curve.skipped == 1 else "were"
+        yield Caution.of("skipped", updates=f"{plural(curve.skipped, 'update')} {were}")
+    if n_held_out is not None and n_held_out < _FEW_HELD_OUT:
         unjudged = " Calibration cannot be judged by so few."
-        yield Caution(
+        yield Caution.of(
             "few",
-            "note",
-            f"Only {plural(fitted.n_held_out, 'row')} held out",
-            f"No p-value can be below {number(1 / (1 + fitted.n_held_out))}, and the held-out"
-            f" figures are rough.{unjudged if fitted.n_held_out < LEAST_JUDGED else ''}",
+            rows=plural(n_held_out, "row"),
+            smallest=number(1 / (1 + n_held_out)),
+            calibration=unjudged if n_held_out < LEAST_JUDGED else "",
         )

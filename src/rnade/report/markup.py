@@ -37,4 +37,4 @@ def join(parts: Iterable[Markup]) -> Markup:
 def _parts() -> dict[str, Template]:
     source = files("rnade.report").joinpath("page.html").read_text(encoding="utf-8")
     found = re.findall(r'<template id="([a-z-]+)">(.*?)</template>', source, re.DOTALL)
-    return {name: Template(part) for name, part in found}
+    return {name: Template(part.replace("\n", " ")) for name, part in found}
