@@ -861,7 +861,7 @@ def test_report(rnade, folder):
     assert err == "rnade: wrote page.html\n"
     page = (folder / "page.html").read_text()
     assert page.startswith("<!doctype html>")
-    assert "judged by 12 rows it had put aside" in page
+    assert "judged by 12 held-out rows" in page
     assert "exists already" in error(rnade("report", "m.rnade", "data.csv", "-o", "page.html"))
     assert rnade("report", "m.rnade", "data.csv", "-o", "page.html", "--force", "-q") == (
         0,

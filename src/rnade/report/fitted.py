@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from rnade.evaluation import MeanScore, mean_score
 from rnade.typing import Array
 
@@ -153,7 +151,7 @@ def describe(estimator: Any, names: list[str]) -> Fitted:
         left_out=dict(origin.get("left_out", {})),
         dropped_rows=int(origin.get("dropped_rows", 0)),
         changes=_changes(estimator, names),
-        settings=_settings(estimator),
+        settings=estimator.get_params(deep=False),
         seconds=getattr(estimator, "fit_seconds_", None),
         stored_score=None if validation is None else mean_score(validation),
         retrained=hasattr(estimator, "retrain_history_"),
@@ -208,19 +206,6 @@ def compare(scores: dict[str, Array]) -> list[ScoreLine]:
         )
         for name, values in scores.items()
     ]
-
-
-def _settings(estimator: Any) -> dict[str, Any]:
-    """Parameters as plain values."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.generic | np.ndarray):
-            return value.tolist()
-        if value is None or isinstance(value, bool | int | float | str | list):
-            return value
-        return str(value)
-
-    return {name: plain(value) for name, value in estimator.get_params(deep=False).items()}
 
 
 def _changes(estimator: Any, names: list[str]) -> list[str]:

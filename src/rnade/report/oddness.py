@@ -11,7 +11,7 @@ from rnade.report.rows import Rows
 from rnade.surprise import typical_log_conditionals
 from rnade.typing import Array
 from rnade.report.asked import Asked
-from rnade.report.rows import Index
+from rnade.surprise import typical_log_conditionals
 from rnade.typing import Array
 
 LEVELS = (0.05, 0.01, 0.001)
@@ -147,7 +147,8 @@ class Oddness:
 def find_odd(
     asked: Asked,
     scores: Array,
-    surprise: Array | None,
+    terms: Array | None,
+    sampled: Array,
     places: NDArray[np.int64],
     *,
     most: int = 10,
@@ -159,8 +160,10 @@ def find_odd(
     asked : Asked
     scores : array of shape (N,)
         Log densities of all rows.
-    surprise : array of shape (N, D), or None
-        Nats by which each value is less likely than is usual for its column.
+    terms : array of shape (N, D), or None
+        Their log conditionals, if the model has them.
+    sampled : array of shape (n, D)
+        Rows drawn from the model.
     places : array of shape (N,)
         Which row of the file each row is, counted from 1.
     most : int
@@ -173,7 +176,10 @@ def find_odd(
         calibration = Calibration.from_scores(scores[rows.judged])
     p_values = calibration.pvalue(scores)
     oddest = np.argsort(scores, kind="stable")[:most]
-    reasons = [[] for _ in oddest] if surprise is None else _reasons(asked, oddest, surprise)
+    reasons: list[list[Reason]] = [[] for _ in oddest]
+    if terms is not None:
+        surprise = typical_log_conditionals(asked.estimator, sampled) - terms[oddest]
+        reasons = _reasons(asked, asked.X[oddest], surprise)
     found = [
         OddRow(
             row=int(places[i]),
@@ -219,9 +225,9 @@ def score_histogram(scores: Array) -> ScoreHistogram:
     return ScoreHistogram(edges, counts.astype(np.float64), int((scores < low).sum()))
 
 
-def _reasons(asked: Asked, oddest: Index, surprise: Array) -> list[list[Reason]]:
+def _reasons(asked: Asked, X: Array, surprise: Array) -> list[list[Reason]]:
     """The cells of each row that are the least likely, compared with what is usual."""
-    estimator, X, surprise = asked.estimator, asked.X[oddest], surprise[oddest]
+    estimator = asked.estimator
     # Few cells of each row, since finding the ends of an interval is slow.
     columns = np.argsort(-surprise, axis=1, kind="stable")[:, :_MOST_LOOKED_AT]
     low, high = np.full_like(X, np.nan), np.full_like(X, np.nan)

@@ -21,12 +21,10 @@ def summary(fitted: Fitted, table: Table) -> str:
     text = f"{fitted.kind} learned how {how}{rows}"
     text += f" of {fitted.source}." if fitted.source else "."
     if table.role == "fitted":
-        return text + (
-            f" This page tells what it found there, judged by {plural(table.n_judged, 'row')}"
-            " it had put aside."
-        )
+        judged = plural(table.n_judged, "held-out row")
+        return f"{text} This page shows what it found, judged by {judged}."
     return (
-        text + f" This page holds it against the {plural(table.n_rows, 'row')} of {table.source}."
+        f"{text} This page compares it with the {plural(table.n_rows, 'row')} of {table.source}."
     )
 
 
@@ -148,7 +146,7 @@ def oddness(found: Oddness, table: Table) -> str:
 
 
 def gains(found: list[Gain]) -> str:
-    """Which column owes the most to the others."""
+    """Which column gains the most from the others."""
     total = sum(gain.gain for gain in found)
     best = max(found, key=lambda gain: gain.gain)
     if total < 0.05:
@@ -159,6 +157,6 @@ def gains(found: list[Gain]) -> str:
     left = percent(math.exp(-max(best.gain, 0.0)))
     closest = f", and is closest to {quoted(best.closest)}" if best.closest else ""
     return (
-        f"{quoted(best.column)} owes the most to other columns: {number(best.gain)} nats,"
+        f"{quoted(best.column)} gains the most from other columns: {number(best.gain)} nats,"
         f" as if {left} of its spread were left once they are known{closest}."
     )

@@ -26,7 +26,6 @@ from rnade.report.resemblance import (
 )
 from rnade.typing import Array
 from rnade.report.words import plural
-from rnade.surprise import typical_log_conditionals
 from rnade.typing import Array
 
 # Rows drawn from the model; as many real ones at most enter correlations. A correlation is then
@@ -102,8 +101,7 @@ def study(
         [] if gained is None else gains(names, asked.order, gained, closest_columns(shared, shown))
     )
     numbered = np.arange(1, len(scores) + 1) if places is None else places
-    surprise = None if terms is None else typical_log_conditionals(estimator, sampled) - terms
-    oddness = find_odd(asked, scores, surprise, numbered)
+    oddness = find_odd(asked, scores, terms, sampled, numbered)
     share_odd = next(t.share for t in oddness.thresholds if t.level == 0.01)
     several = len(names) > 1
     found = Findings(
