@@ -7,9 +7,6 @@ from numpy.typing import NDArray
 
 from rnade.columns import as_fitted
 from rnade.evaluation import Calibration
-from rnade.report.rows import Rows
-from rnade.surprise import typical_log_conditionals
-from rnade.typing import Array
 from rnade.report.asked import Asked
 from rnade.surprise import typical_log_conditionals
 from rnade.typing import Array

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ks_2samp, rankdata
 
-from rnade.typing import Array
 from rnade.report.rows import Index
 from rnade.typing import Array
 

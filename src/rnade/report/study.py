@@ -24,7 +24,6 @@ from rnade.report.resemblance import (
     pairs,
     rank_correlation,
 )
-from rnade.typing import Array
 from rnade.report.words import plural
 from rnade.typing import Array
 
