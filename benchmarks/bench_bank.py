@@ -18,8 +18,8 @@ import torch
 
 from rnade.data import DataStore, load_uci
 from rnade.records import run_facts
-from rnade.reproduce.paper_protocol import paper_members
-from rnade.reproduce.uci_folds import FoldRows
+from rnade.reproduce.table1.folds import FoldRows
+from rnade.reproduce.table1.protocol import paper_members
 from rnade.training import Bank, Member
 
 

@@ -13,8 +13,8 @@ import torch
 
 from rnade.data.patches import Bsds300, PatchSource
 from rnade.records import run_facts
-from rnade.reproduce.patch_models import fit
-from rnade.reproduce.patch_rows import ROWS
+from rnade.reproduce.patches.models import fit
+from rnade.reproduce.patches.rows import ROWS
 
 FOLDER = Path(__file__).parent.parent / "results" / "table2"
 

@@ -16,11 +16,11 @@ import torch
 from benchmarks.table1_page import COMMON_VALUES
 from rnade.data import DataStore, load_uci
 from rnade.records import run_facts
-from rnade.reproduce.ensembles import CANDIDATES, N_PARTS, SETTINGS, Parts, members_of
-from rnade.reproduce.paper_protocol import terms_of, train
-from rnade.reproduce.repeats import has_common_value, split_by_value
-from rnade.reproduce.uci_folds import FoldRows
-from rnade.reproduce.uci_table import FOLD_SEED
+from rnade.reproduce.core.banks import train_all
+from rnade.reproduce.table1.ensembles import CANDIDATES, N_PARTS, SETTINGS, Parts, members_of
+from rnade.reproduce.table1.folds import FoldRows, log_terms
+from rnade.reproduce.table1.repeats import has_common_value, split_by_value
+from rnade.reproduce.table1.table import FOLD_SEED
 
 # A value that at least this share of a column's rows has can be no accident.
 COMMON = 0.02
@@ -32,8 +32,8 @@ def split_scores(fold: FoldRows, epochs: int | None = None) -> list[dict[str, An
     first_of_each = members_of(parts, CANDIDATES, torch.device("cpu"), epochs)[::N_PARTS]
     is_common = has_common_value(fold.test, parts.rows, COMMON * len(parts.rows))
     splits = []
-    for candidate, model in zip(CANDIDATES, train(first_of_each), strict=True):
-        common, others = split_by_value(terms_of(model, fold.test), is_common)
+    for candidate, model in zip(CANDIDATES, train_all(first_of_each), strict=True):
+        common, others = split_by_value(log_terms(model.module, fold.test), is_common)
         splits.append(
             {
                 "of": asdict(candidate),

@@ -9,25 +9,25 @@ import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.pages import put
+from benchmarks.pages import markdown, put
+from benchmarks.table1_records import ROOT, by_fold, mean, numbers, picked, records_of
+from rnade.evaluation import mean_score
 from rnade.reproduce import get_experiment
-from rnade.reproduce.ensembles import CANDIDATES, WITH_KERNELS
-from rnade.reproduce.experiment import Choice
-from rnade.reproduce.layout import to_markdown
-from rnade.reproduce.runner import Record, RecordFile
-from rnade.reproduce.statistics import SIGNIFICANCE, best_group, over_folds, paired_p_value
-from rnade.reproduce.table1_variants import ROW_RULES, RULES, VARIANTS, by_rule
-from rnade.reproduce.targets import targets
-from rnade.reproduce.uci_columns import COLUMNS
-from rnade.reproduce.uci_table import SET_LABELS, scores_by_model
+from rnade.reproduce.core.experiment import Choice
+from rnade.reproduce.core.layout import to_markdown
+from rnade.reproduce.core.runner import Record, RecordFile
+from rnade.reproduce.core.statistics import SIGNIFICANCE, best_group, paired_p_value
+from rnade.reproduce.core.targets import targets
+from rnade.reproduce.table1.columns import COLUMNS
+from rnade.reproduce.table1.ensembles import CANDIDATES, WITH_KERNELS
+from rnade.reproduce.table1.table import SET_LABELS, scores_by_model
+from rnade.reproduce.table1.variants import ROW_RULES, RULES, VARIANTS, by_rule
 from rnade.typing import Array
 
-ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "table1.md"
 # Written by python -m benchmarks.common_values.
 COMMON_VALUES = ROOT / "results" / "table1" / "common_values.json"
@@ -43,14 +43,6 @@ PEERS = ("gaussian-mixture", "kernel-density", "zuko-nsf", "zuko-maf")
 LABELS = {name: column.label for name, column in COLUMNS.items()}
 
 
-@functools.cache
-def records_of(name: str) -> dict[str, Record]:
-    """Give the stored records of an experiment's own jobs."""
-    jobs = {job.identity for group in get_experiment(name).plan(Choice()) for job in group}
-    stored = RecordFile(ROOT / "results" / name / "records.jsonl").read()
-    return {identity: record for identity, record in stored.items() if identity in jobs}
-
-
 def whole_table(name: str) -> str:
     """Lay out an experiment's table, without its title."""
     (table,) = get_experiment(name).tables(Choice(), records_of(name))
@@ -63,7 +55,7 @@ def reached() -> str:
     The paper prints two decimals, so that its figures are known to half of the last.
     """
     published = targets("table1")["figures"]
-    lines = ["| model | " + " | ".join(SET_LABELS.values()) + " |", "| --- |" + " --- |" * 5]
+    rows = []
     for model in PAPERS_OWN:
         cells = []
         for dataset in SET_LABELS:
@@ -71,13 +63,13 @@ def reached() -> str:
             if model not in scores:
                 cells.append("not run")
                 continue
-            mean, goal = over_folds(scores[model]), published[dataset][LABELS[model]]
-            error = mean.standard_error
-            gap = mean.mean - goal
+            found, goal = mean_score(scores[model]), published[dataset][LABELS[model]]
+            error = found.standard_error
+            gap = found.mean - goal
             word = "reached" if gap >= -error - HALF_DIGIT else f"missed by {-gap:.2f}"
             cells.append(word if gap < error else f"above by {gap:.2f}")
-        lines.append(f"| {LABELS[model]} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([LABELS[model], *cells])
+    return markdown(["model", *SET_LABELS.values()], rows, left=6)
 
 
 def protocols() -> str:
@@ -87,34 +79,32 @@ def protocols() -> str:
     breaks is newer than the oldest records.
     """
     networks = [r for r in other_records() if r["job"]["model"] in AUTOREGRESSIVE]
-    rows = {
+    by_protocol = {
         "as printed": [r for r in networks if not r["settings"]["recipe"]["momentum"]],
         "with momentum": [r for r in networks if r["settings"]["recipe"]["momentum"]],
         "as in the table above": list(records_of("table1").values()),
     }
-    published = targets("table1")["figures"]
-    lines = ["| model | protocol | " + " | ".join(SET_LABELS.values()) + " |"]
-    lines.append("| --- | --- |" + " ---: |" * 5)
+    published, rows = targets("table1")["figures"], []
     for model in AUTOREGRESSIVE:
-        figures = " | ".join(f"{published[d][LABELS[model]]:.2f}" for d in SET_LABELS)
-        lines.append(f"| {LABELS[model]} | *the paper's figure* | {figures} |")
+        figures = [f"{published[d][LABELS[model]]:.2f}" for d in SET_LABELS]
+        rows.append([LABELS[model], "*the paper's figure*", *figures])
         steps = {
-            label: r for label, r in rows.items() if any(_of(r, d, model) for d in SET_LABELS)
+            label: r
+            for label, r in by_protocol.items()
+            if any(picked(r, d, model) for d in SET_LABELS)
         }
         for label, records in steps.items():
-            cells = (_mean(_results(records, d, model, "test")) for d in SET_LABELS)
-            lines.append(f"| {LABELS[model]} | {label} | {' | '.join(cells)} |")
+            cells = [mean(numbers(records, d, model, "test")) for d in SET_LABELS]
+            rows.append([LABELS[model], label, *cells])
         for (_, before), (label, after) in itertools.pairwise(steps.items()):
-            gains = (
-                _results(after, d, model, "before_retraining")
-                - _results(before, d, model, "before_retraining")
+            gains = [
+                numbers(after, d, model, "before_retraining")
+                - numbers(before, d, model, "before_retraining")
                 for d in SET_LABELS
-            )
-            cells = " | ".join(_mean(gain) for gain in gains)
-            lines.append(
-                f"| {LABELS[model]} | *gained by it, before retraining:* {label} | {cells} |"
-            )
-    return "\n".join(lines)
+            ]
+            what = f"*gained by it, before retraining:* {label}"
+            rows.append([LABELS[model], what, *map(mean, gains)])
+    return markdown(["model", "protocol", *SET_LABELS.values()], rows, left=2)
 
 
 def other_records() -> list[Record]:
@@ -125,34 +115,28 @@ def other_records() -> list[Record]:
 def mfa_start() -> str:
     """What a broad start gives to mixtures of factor analysers, where it was run."""
     broad, own = other_records(), list(records_of("table1").values())
-    sets = [d for d in SET_LABELS if _of(broad, d, "mfa")]
-    lines = ["| | " + " | ".join(SET_LABELS[d] for d in sets) + " |"]
-    lines.append("| --- |" + " ---: |" * len(sets))
+    sets = [d for d in SET_LABELS if picked(broad, d, "mfa")]
+    rows = []
     for label, name in (("test", "test"), ("validation, which chooses", "validation")):
-        pairs = [(_results(own, d, "mfa", name), _results(broad, d, "mfa", name)) for d in sets]
+        pairs = [(numbers(own, d, "mfa", name), numbers(broad, d, "mfa", name)) for d in sets]
         for which, i in (("clusters", 0), ("all rows", 1)):
-            cells = " | ".join(_mean(pair[i]) for pair in pairs)
-            lines.append(f"| {label}: covariance of {which} | {cells} |")
-        gains = " | ".join(_mean(after - before) for before, after in pairs)
-        lines.append(f"| *gained* | {gains} |")
-    return "\n".join(lines)
-
-
-def _results(records: Sequence[Record], dataset: str, model: str, name: str) -> Array:
-    """One number of each fold's result, in the order of the folds."""
-    found = _by_fold(records, dataset, model)
-    return np.array([found[fold][name] for fold in sorted(found)])
+            rows.append([f"{label}: covariance of {which}", *(mean(pair[i]) for pair in pairs)])
+        rows.append(["*gained*", *(mean(after - before) for before, after in pairs)])
+    # The page has one blank in the empty corner.
+    return markdown(["", *(SET_LABELS[d] for d in sets)], rows).replace("|  |", "| |", 1)
 
 
 def kept() -> str:
     """Say in how many folds retraining fell short, so that the searched model stands."""
     records = list(records_of("table1").values())
-    folds = [r for d in SET_LABELS for m in ("rnade-mog", "rnade-mol") for r in _of(records, d, m)]
+    folds = [
+        r for d in SET_LABELS for m in ("rnade-mog", "rnade-mol") for r in picked(records, d, m)
+    ]
     n = sum(r["result"]["retrained_epochs"] is None for r in folds)
     networks = [
         epochs
         for d in SET_LABELS
-        for r in _of(records, d, "fvbn")
+        for r in picked(records, d, "fvbn")
         for epochs in r["result"]["retrained_epochs"]
     ]
     return (
@@ -219,23 +203,20 @@ def _best(scores: Mapping[str, object], names: Sequence[str]) -> str:
 
 def weights() -> str:
     """Mean weight of each setting of the ensemble, and of all kernels where they compete."""
-    lines = ["| weight of | " + " | ".join(SET_LABELS.values()) + " |", "| --- |" + " ---: |" * 5]
-    for c in CANDIDATES:
-        cells = _mean_weights("rnade-ensemble", functools.partial(operator.eq, asdict(c)))
-        lines.append(f"| {c.label} | {cells} |")
-    cells = _mean_weights(WITH_KERNELS, lambda of: "kernel" in of)
-    lines.append(f"| all kernels, where they compete | {cells} |")
-    return "\n".join(lines)
+    meant = {c.label: functools.partial(operator.eq, asdict(c)) for c in CANDIDATES}
+    rows = [[label, *_mean_weights("rnade-ensemble", of)] for label, of in meant.items()]
+    kernels = _mean_weights(WITH_KERNELS, lambda of: "kernel" in of)
+    rows.append(["all kernels, where they compete", *kernels])
+    return markdown(["weight of", *SET_LABELS.values()], rows)
 
 
 def twins() -> str:
     """What kernels gain on test rows that are among the training rows, and on the others."""
     records = list(records_of("table1").values())
-    lines = ["| data set | rows with a twin | kernels gain on them | on the others |"]
-    lines.append("| --- | ---: | ---: | ---: |")
+    rows = []
     for dataset, label in SET_LABELS.items():
         plain, kernels = (
-            _by_fold(records, dataset, model) for model in ("rnade-ensemble", WITH_KERNELS)
+            by_fold(records, dataset, model) for model in ("rnade-ensemble", WITH_KERNELS)
         )
         common = sorted(set(plain) & set(kernels))
         if not common:
@@ -245,8 +226,9 @@ def twins() -> str:
         of_twins = f"{gain_of_twins / n_twins:.2f}" if n_twins else ""
         of_others = f"{gain_of_others / n_others:.2f}" if n_others else ""
         share = n_twins / (n_twins + n_others)
-        lines.append(f"| {label} | {share:.0%} | {of_twins} | {of_others} |")
-    return "\n".join(lines)
+        rows.append([label, f"{share:.0%}", of_twins, of_others])
+    head = ["data set", "rows with a twin", "kernels gain on them", "on the others"]
+    return markdown(head, rows)
 
 
 def _twin_sums(plain: dict[str, Any], kernels: dict[str, Any]) -> tuple[float, ...]:
@@ -261,92 +243,82 @@ def _twin_sums(plain: dict[str, Any], kernels: dict[str, Any]) -> tuple[float, .
 def common_values() -> str:
     """Say how much of single models' test scores on Ionosphere comes of common values."""
     folds = json.loads(COMMON_VALUES.read_text())["folds"]
-    lines = ["| one model of | epochs | common values | all others |", "| --- |" + " ---: |" * 3]
+    rows = []
     for c in CANDIDATES:
         mine = [split for fold in folds for split in fold if split["of"] == asdict(c)]
         epochs, common, others = (
             float(np.mean([split[name] for split in mine]))
             for name in ("epochs", "common", "others")
         )
-        lines.append(f"| {c.label} | {epochs:.0f} | {common:.2f} | {others:.2f} |")
-    return "\n".join(lines)
+        rows.append([c.label, f"{epochs:.0f}", f"{common:.2f}", f"{others:.2f}"])
+    return markdown(["one model of", "epochs", "common values", "all others"], rows)
 
 
-def _mean_weights(model: str, is_meant: Callable[[dict[str, Any]], bool]) -> str:
+def _mean_weights(model: str, is_meant: Callable[[dict[str, Any]], bool]) -> list[str]:
     """Mean over folds of the weight of what is meant, for each data set."""
     records = list(records_of("table1").values())
     cells = []
     for dataset in SET_LABELS:
         sums = [
             sum(part["weight"] for part in record["result"]["weights"] if is_meant(part["of"]))
-            for record in _of(records, dataset, model)
+            for record in picked(records, dataset, model)
         ]
         cells.append(f"{np.mean(sums):.2f}" if sums else "")
-    return " | ".join(cells)
+    return cells
 
 
 def variants() -> str:
     """Each variant that has records: by the paper's rule, and against the paper on its folds."""
     records = list(records_of("table1-variants").values())
-    lines = ["| data set | changed | folds | the paper's rule | against no change, same folds |"]
-    lines.append("| --- | --- | ---: | ---: | ---: |")
+    rows = []
     for dataset, label in SET_LABELS.items():
-        plain = _by_fold(records, dataset, "paper")
+        plain = by_fold(records, dataset, "paper")
         for name, variant in VARIANTS.items():
-            found = _by_fold(records, dataset, name)
+            found = by_fold(records, dataset, name)
             if not found:
                 continue
             common = sorted(set(plain) & set(found)) if name != "paper" else []
             gain = np.array([_papers_rule(found[k]) - _papers_rule(plain[k]) for k in common])
             scores = np.array([_papers_rule(result) for result in found.values()])
-            cells = [str(len(found)), _mean(scores), _mean(gain)]
-            lines.append(f"| {label} | {variant.label} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            rows.append([label, variant.label, str(len(found)), mean(scores), mean(gain)])
+    head = ["data set", "changed", "folds", "the paper's rule", "against no change, same folds"]
+    return markdown(head, rows, left=2)
 
 
 def values() -> str:
     """What a test row's nats come from, for the variants whose records say it."""
     records = list(records_of("table1-variants").values())
-    lines = [
-        "| data set | changed | such values a row | nats of each | nats of all other values |"
-    ]
-    lines.append("| --- | --- | ---: | ---: | ---: |")
+    rows = []
     for dataset, label in SET_LABELS.items():
         for name, variant in VARIANTS.items():
-            found = [r["result"].get("by_value") for r in _of(records, dataset, name)]
+            found = [r["result"].get("by_value") for r in picked(records, dataset, name)]
             told = [each for each in found if each is not None]
             if not told:
                 continue
             names = ("n_repeated", "repeated", "others")
             count, repeated, others = (np.array([each[n] for each in told]) for n in names)
-            cells = [f"{count.mean():.2f}", _mean(repeated / count), _mean(others)]
-            lines.append(f"| {label} | {variant.label} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            cells = [f"{count.mean():.2f}", mean(repeated / count), mean(others)]
+            rows.append([label, variant.label, *cells])
+    head = ["such values a row", "nats of each", "nats of all other values"]
+    return markdown(["data set", "changed", *head], rows, left=2)
 
 
 def rules() -> str:
     """How the models of the unchanged grid may be chosen and finished."""
     records = list(records_of("table1-variants").values())
-    sets = [d for d in SET_LABELS if _of(records, d, "paper")]
-    lines = ["| how | " + " | ".join(SET_LABELS[d] for d in sets) + " |"]
-    lines.append("| --- |" + " ---: |" * len(sets))
+    sets = [d for d in SET_LABELS if picked(records, d, "paper")]
     published = targets("table1")["figures"]
-    cells = " | ".join(f"{published[d]['RNADE-MoG']:.2f}" for d in sets)
-    lines.append(f"| *the paper's RNADE-MoG* | {cells} |")
+    figures = [f"{published[d]['RNADE-MoG']:.2f}" for d in sets]
+    rows = [["*the paper's RNADE-MoG*", *figures]]
     for rule, label in {**RULES, **ROW_RULES}.items():
         cells = []
         for dataset in sets:
-            results = [r["result"] for r in _of(records, dataset, "paper")]
+            results = [r["result"] for r in picked(records, dataset, "paper")]
             values = [by_rule(result).get(rule) for result in results]
-            cells.append("" if None in values else _mean(np.array(values)))
+            cells.append("" if None in values else mean(np.array(values)))
         if any(cells):
-            lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _by_fold(records: Sequence[Record], dataset: str, name: str) -> dict[int, Any]:
-    """Results of one row of a table."""
-    return {record["job"]["fold"]: record["result"] for record in _of(records, dataset, name)}
+            rows.append([label, *cells])
+    return markdown(["how", *(SET_LABELS[d] for d in sets)], rows)
 
 
 def _papers_rule(result: Mapping[str, Any]) -> float:
@@ -354,25 +326,15 @@ def _papers_rule(result: Mapping[str, Any]) -> float:
     return float(result["rules"]["paper"])
 
 
-def _mean(values: Array) -> str:
-    if not len(values):
-        return ""
-    mean = over_folds(values)
-    return (
-        f"{mean.mean:.2f} ± {mean.standard_error:.2f}" if len(values) > 1 else f"{mean.mean:.2f}"
-    )
-
-
 def few_rows() -> str:
     """Show how far a few rows make the means."""
     records = list(records_of("table1").values())
-    lines = [
-        "| data set | model | mean | median row | without each fold's worst row | worst row |"
-    ]
-    lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
+    rows = []
     for dataset, label in SET_LABELS.items():
         for model in LABELS:
-            found = [r["result"] for r in _of(records, dataset, model) if "median" in r["result"]]
+            found = [
+                r["result"] for r in picked(records, dataset, model) if "median" in r["result"]
+            ]
             if not found:
                 continue
             facts = [
@@ -380,27 +342,22 @@ def few_rows() -> str:
                 for name in ("test", "median", "without_worst")
             ]
             worst = min(result["worst"][0] for result in found)
-            numbers = " | ".join(f"{v:.2f}" for v in [*facts, worst])
-            lines.append(f"| {label} | {LABELS[model]} | {numbers} |")
-    return "\n".join(lines)
+            rows.append([label, LABELS[model], *(f"{v:.2f}" for v in [*facts, worst])])
+    head = ["mean", "median row", "without each fold's worst row", "worst row"]
+    return markdown(["data set", "model", *head], rows, left=2)
 
 
 def times() -> str:
     """Seconds of each column by data set, and on what."""
     records = list(records_of("table1").values())
-    lines = ["| model | " + " | ".join(SET_LABELS.values()) + " | on |", "| --- |" + " ---: |" * 6]
+    rows = []
     for model, label in LABELS.items():
-        seconds = [sum(r["seconds"] for r in _of(records, d, model)) for d in SET_LABELS]
+        seconds = [sum(r["seconds"] for r in picked(records, d, model)) for d in SET_LABELS]
         on_cores = model in PEERS
-        where = {_hardware(r, on_cores) for d in SET_LABELS for r in _of(records, d, model)}
-        cells = " | ".join(f"{s:.1f}" if s else "" for s in seconds)
-        lines.append(f"| {label} | {cells} | {'; '.join(sorted(where))} |")
-    return "\n".join(lines)
-
-
-def _of(records: Sequence[Record], dataset: str, model: str) -> list[Record]:
-    wanted = {"dataset": dataset, "model": model}
-    return [r for r in records if wanted.items() <= r["job"].items()]
+        where = {_hardware(r, on_cores) for d in SET_LABELS for r in picked(records, d, model)}
+        cells = [f"{s:.1f}" if s else "" for s in seconds]
+        rows.append([label, *cells, "; ".join(sorted(where))])
+    return markdown(["model", *SET_LABELS.values(), "on"], rows)
 
 
 def _hardware(record: Record, on_cores: bool) -> str:

@@ -18,13 +18,13 @@ from rich.table import Table
 from sklearn.datasets import load_sample_image
 
 from rnade.data.patches import Bsds300, PatchSource
-from rnade.reproduce.figure1 import LABELS, shown_rows
-from rnade.reproduce.figure3 import compare
-from rnade.reproduce.patch_models import PatchModel, fit
-from rnade.reproduce.patch_rows import ROWS
-from rnade.reproduce.pictures import as_files, draw_comparison, draw_patches
-from rnade.reproduce.table2 import draw_patches as drawn_patches
-from rnade.reproduce.table2 import score_both
+from rnade.reproduce.core.density import Density
+from rnade.reproduce.core.pictures import as_files
+from rnade.reproduce.patches.figure1 import LABELS, draw_patches, shown_rows
+from rnade.reproduce.patches.figure3 import compare, draw_comparison
+from rnade.reproduce.patches.models import fit
+from rnade.reproduce.patches.rows import ROWS
+from rnade.reproduce.patches.table2 import score_both, scored_patches
 
 N_TEST = 20_000
 # The rows of Table 2 that are trained, and what makes them small.
@@ -80,15 +80,15 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     sources = photographs()
-    patches = drawn_patches(sources, N_TEST)
+    patches = scored_patches(sources, N_TEST)
     console.rule("Patches of 8 x 8 pixels from two photographs")
     table = Table("model", "training", "test", "± over patches", "seconds")
-    models: dict[str, PatchModel] = {}
+    models: dict[str, Density] = {}
     for name, changes in SMALL.items():
         console.print(f"training: {NAMES[name]}")
         fitted = fit(smaller(ROWS[name].settings, changes), sources)
-        models[name] = fitted.model
-        scores = score_both(fitted.model.log_prob, patches)
+        models[name] = fitted.density
+        scores = score_both(fitted.density, patches)
         table.add_row(
             NAMES[name],
             f"{scores['train']['mean']:.1f}",

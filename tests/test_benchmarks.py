@@ -22,8 +22,8 @@ from benchmarks.providers import Shape  # noqa: E402
 
 from rnade.backends.cpu import products as kernels  # noqa: E402
 from rnade.backends.cpu import threads as workers  # noqa: E402
-from rnade.reproduce.ensembles import CANDIDATES, WITH_KERNELS  # noqa: E402
-from rnade.reproduce.uci_folds import FoldRows  # noqa: E402
+from rnade.reproduce.table1.ensembles import CANDIDATES, WITH_KERNELS  # noqa: E402
+from rnade.reproduce.table1.folds import FoldRows  # noqa: E402
 
 
 def test_timing_summarises_repeated_runs():

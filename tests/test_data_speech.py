@@ -83,11 +83,11 @@ def test_sphere_with_the_other_byte_order():
 
 BAD = {
     "empty.wav": (b"", "is empty"),
-    "noise.wav": (b"this is no sound file at all" * 9, "is no sound file that can be read"),
-    "header.wav": (riff(samples())[:30], "cut short|no sound file"),
+    "noise.wav": (b"this is no sound file at all" * 9, "is not a readable sound file"),
+    "header.wav": (riff(samples())[:30], "cut short|not a readable"),
     "cut.wav": (riff(samples())[:-100], "is cut short: its header promises 100 bytes more"),
     "cut_sphere.wav": (sphere(samples())[:-7], "is cut short: its header promises 7 bytes more"),
-    "cut.flac": (flac(samples())[:-900], "no sound file that can be read|has no samples"),
+    "cut.flac": (flac(samples())[:-900], "not a readable sound file|has no samples"),
     "stereo.wav": (riff(samples(), channels=2), "has 2 channels; expected 1"),
     "stereo_sphere.wav": (sphere(samples(), channels=2), "has 2 channels; expected 1"),
     "rate.wav": (riff(samples(), rate=8000), "has 8000 samples a second; expected 16000"),
@@ -239,7 +239,7 @@ def test_any_folder_is_split_without_overlap(by, tmp_path, seed):
 def test_folders_without_speech(tmp_path):
     with pytest.raises(DataError, match="No WAV, FLAC or SPHERE files below"):
         find_utterances(tmp_path)
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="does not exist"):
         find_utterances(tmp_path / "none")
 
 

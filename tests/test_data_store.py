@@ -152,7 +152,9 @@ def test_what_comes_from_the_network_must_have_the_right_checksum(server, tmp_pa
 
 def test_a_missing_page_and_a_missing_network(server, tmp_path):
     address, _, _ = server
-    with pytest.raises(DataError, match=r"Cannot download .*HTTPError.*--data-dir or RNADE_DATA"):
+    with pytest.raises(
+        DataError, match=r"Cannot download .*HTTPError.*--data-dir or set RNADE_DATA"
+    ):
         DataStore(manifest=small_manifest(address), cache=tmp_path).read("tables/a.csv")
     nowhere = small_manifest("http://127.0.0.1:9")  # the port "discard": nobody listens
     with pytest.raises(DataError, match=r"Cannot download .*ConnectionError"):
@@ -178,22 +180,22 @@ def test_a_folder_serves_plain_and_zipped_files(tmp_path):
 def test_faults_of_a_folder(tmp_path, monkeypatch):
     manifest = small_manifest("http://nowhere")
     store = DataStore(tmp_path, manifest=manifest)
-    with pytest.raises(DataError, match="words.data is not there"):
+    with pytest.raises(DataError, match="words.data is missing"):
         store.read("words.data")
     (tmp_path / "words.data").write_bytes(CONTENTS["words.data"][:5])
-    with pytest.raises(DataError, match="expected 8 bytes, got 5; perhaps it is half written"):
+    with pytest.raises(DataError, match="expected 8 bytes, got 5; perhaps it is incomplete"):
         store.read("words.data")
     (tmp_path / "words.data").write_bytes(b"0,1\n1,0\n")
     with pytest.raises(DataError, match="its sha256 is not"):
         store.read("words.data")
     (tmp_path / "words.data").unlink()
     (tmp_path / "words.data.gz").write_bytes(gzip.compress(CONTENTS["words.data"])[:-6])
-    with pytest.raises(DataError, match="damaged or only half written"):
+    with pytest.raises(DataError, match="damaged or incomplete"):
         store.read("words.data")
     with pytest.raises(ValueError, match="Did you mean 'words.data'"):
         store.read("word.data")
     monkeypatch.setenv("RNADE_DATA", str(tmp_path / "none"))
-    with pytest.raises(DataError, match="The data folder .*none is not there"):
+    with pytest.raises(DataError, match="The data folder .*none does not exist"):
         DataStore(manifest=manifest)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -15,21 +16,25 @@ import pytest
 import torch
 from scipy import stats
 
+import rnade.reproduce
 from rnade.cli import main
 from rnade.exceptions import DataError
 from rnade.reproduce import EXPERIMENTS, get_experiment
-from rnade.reproduce.binary import train_bank
-from rnade.reproduce.experiment import Choice
-from rnade.reproduce.layout import Cell, ResultTable, to_csv, to_html, to_markdown
-from rnade.reproduce.runner import Job, RecordFile, pending, run_plan
-from rnade.reproduce.statistics import (
-    best_group,
-    log_mean_density,
-    over_folds,
-    paired_p_value,
+from rnade.reproduce.binary.table import make_bank, train_bank
+from rnade.reproduce.core.experiment import Choice
+from rnade.reproduce.core.layout import (
+    Cell,
+    ResultTable,
+    to_csv,
+    to_html,
+    to_markdown,
+    with_best_bold,
 )
-from rnade.reproduce.targets import targets
-from rnade.reproduce.uci_columns import COLUMNS
+from rnade.reproduce.core.runner import Job, RecordFile, pending, run_plan
+from rnade.reproduce.core.statistics import best_group, paired_p_value
+from rnade.reproduce.core.targets import targets
+from rnade.reproduce.table1.columns import COLUMNS
+from rnade.training import MODERN
 
 RESULTS = Path(__file__).parent.parent / "results"
 PLAN = [[Job({"fold": k}, {"seed": 0}) for k in pair] for pair in ((0, 1), (2, 3))]
@@ -93,7 +98,7 @@ def test_a_damaged_line_inside_is_told(records):
     lines = records.path.read_text().splitlines()
     lines[1] = lines[1][:30]
     records.path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(DataError, match="Line 2 of .*records.jsonl is no record"):
+    with pytest.raises(DataError, match="Line 2 of .*records.jsonl is not a record"):
         records.read()
 
 
@@ -106,7 +111,7 @@ def test_a_killed_process_goes_on_where_it_was(tmp_path):
     """A run killed without warning between and inside jobs ends with each record once."""
     program = """
 import sys, time
-from rnade.reproduce.runner import Job, RecordFile, run_plan
+from rnade.reproduce.core.runner import Job, RecordFile, run_plan
 plan = [[Job({"fold": k}, {})] for k in range(8)]
 def work(jobs):
     for job in jobs:
@@ -142,17 +147,14 @@ def test_the_paired_test_agrees_with_scipy(seed):
     assert paired_p_value(np.ones(1), np.zeros(1)) == 1  # one fold shows nothing
 
 
-def test_the_density_of_an_ensemble_is_the_mean_of_its_models():
-    log_p = np.random.default_rng(0).normal(-800, 3, size=(4, 5))  # far below where exp is 0
-    expected = np.log(np.exp(log_p + 800).mean(0)) - 800
-    np.testing.assert_allclose(log_mean_density(torch.as_tensor(log_p)), expected, rtol=1e-12)
-
-
 def test_means_over_folds():
     scores = np.array([1.0, 2.0, 4.0])
-    mean = over_folds(scores)
-    assert mean.mean == pytest.approx(7 / 3)
-    assert mean.standard_error == pytest.approx(stats.sem(scores))
+    cell = Cell.mean_of(scores, 2.0, bold=True)
+    assert cell.value == pytest.approx(7 / 3)
+    assert cell.standard_error == pytest.approx(stats.sem(scores))
+    assert cell.difference == pytest.approx(1 / 3)
+    assert cell.bold
+    assert Cell.mean_of(scores[:1]) == Cell(1.0)  # one fold has no standard error
 
 
 def test_the_best_group():
@@ -173,12 +175,10 @@ TABLE = ResultTable(
     "A <title>",
     "What it is.",
     "data set",
-    ["red", "white"],
     ["MoG", "MoL"],
     {
-        ("red", "MoG"): Cell(-9.314, 0.051, -9.36, bold=True),
-        ("red", "MoL"): Cell(-9.5, None, None),
-        ("white", "MoG"): Cell(published=-10.23),
+        "red": {"MoG": Cell(-9.314, 0.051, -9.36, bold=True), "MoL": Cell(-9.5, None, None)},
+        "white": {"MoG": Cell(published=-10.23)},
     },
 )
 
@@ -187,6 +187,13 @@ def test_markdown():
     lines = to_markdown(TABLE).splitlines()
     assert "| red | **-9.31** ± 0.05 (-9.36, +0.05) | -9.50 |" in lines
     assert "| white | n/a (-10.23) | n/a |" in lines
+
+
+def test_the_highest_of_a_column_is_marked():
+    cells = {"a": {"x": Cell(1.0)}, "b": {"x": Cell(2.0, 0.1)}, "c": {}, "d": {"x": Cell()}}
+    marked = with_best_bold(cells, "x")
+    assert marked == cells | {"b": {"x": Cell(2.0, 0.1, bold=True)}}
+    assert with_best_bold({"c": {}}, "x") == {"c": {}}
 
 
 def test_csv_keeps_all_digits():
@@ -241,6 +248,18 @@ def test_targets_are_the_papers():
     assert rnade - max(v for n, v in table3.items() if n.startswith("MoG")) == pytest.approx(12)
 
 
+REPRODUCE = Path(rnade.reproduce.__file__).parent
+FOLDERS = ["core", "binary", "patches", "speech", "table1"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_experiments_share_the_core_and_know_nothing_of_each_other(folder):
+    assert sorted(FOLDERS) == sorted(p.parent.name for p in REPRODUCE.glob("*/__init__.py"))
+    for path in (REPRODUCE / folder).glob("*.py"):
+        imported = set(re.findall(r"from rnade\.reproduce\.(\w+)", path.read_text()))
+        assert imported <= {"core", folder}, path
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_plans_have_no_job_twice(name):
     experiment = get_experiment(name)
@@ -253,7 +272,9 @@ def test_plans_have_no_job_twice(name):
             assert job.key["dataset"] == experiment.datasets[0]
             assert job.key["model"] == experiment.models[0]
     tables = experiment.tables(Choice(), {})  # no records: every cell is empty
-    assert all(cell.value is None for table in tables for cell in table.cells.values())
+    assert all(
+        cell.value is None for table in tables for _, cells in table.lines() for cell in cells
+    )
 
 
 def test_unknown_parts_are_told():
@@ -292,10 +313,7 @@ def test_a_bank_of_orders_is_a_mixture(model):
 
 
 def test_the_first_order_is_the_files_own():
-    from rnade.reproduce.binary import _make_module
-    from rnade.training import MODERN
-
-    module = _make_module("nade", 6, 4, 3, MODERN, torch.Generator().manual_seed(0))
+    module = make_bank("nade", 6, 4, 3, MODERN, seed=0)
     assert module.order[0].tolist() == list(range(6))
     assert len({tuple(order.tolist()) for order in module.order}) == 3
 
@@ -341,10 +359,10 @@ def test_faults_of_the_command(command, tmp_path, monkeypatch):
     assert "Unknown experiment 'table9'" in err
     code, _, err = command("table1", "--data-dir", tmp_path / "none")
     assert code == 2
-    assert "is not there" in err
+    assert "does not exist" in err
     code, _, err = command("table1", "--data-dir", tmp_path)
     assert code == 2
-    assert "winequality-red.csv is not there" in err
+    assert "winequality-red.csv is missing" in err
 
 
 def test_a_report_needs_no_data(command, tmp_path):
@@ -424,4 +442,4 @@ def test_what_is_chosen_is_chosen_by_validation():
         }
         records[job.identity] = {"job": job.key, "result": scores}
     table = experiment.tables(choice, records)[0]
-    assert {cell.value for cell in table.cells.values()} == {-90.0, -89.0}
+    assert {cell.value for _, cells in table.lines() for cell in cells} == {-90.0, -89.0}

@@ -10,46 +10,64 @@ from scipy.integrate import quad
 from scipy.special import logsumexp, softmax
 from sklearn.neighbors import KernelDensity
 
-from rnade.reproduce import get_experiment, kernels
-from rnade.reproduce.ensembles import CANDIDATES, WITH_KERNELS, Scored, fit_ensembles
-from rnade.reproduce.experiment import Choice
-from rnade.reproduce.repeats import has_common_value, split_by_value
-from rnade.reproduce.runner import RecordFile, pending, run_plan
-from rnade.reproduce.stacking import PRIOR_ROWS, TOLERANCE, stacked, stacking_weights
-from rnade.reproduce.uci_folds import Fitted, FoldRows
+from rnade.nn import kernels
+from rnade.nn.ensemble import log_average
+from rnade.reproduce import get_experiment
+from rnade.reproduce.core.experiment import Choice
+from rnade.reproduce.core.runner import RecordFile, pending, run_plan
+from rnade.reproduce.table1.ensembles import (
+    CANDIDATES,
+    N_PARTS,
+    WITH_KERNELS,
+    Parts,
+    Scored,
+    _score_kernels,
+    fit_ensembles,
+)
+from rnade.reproduce.table1.folds import Fitted, FoldRows
+from rnade.reproduce.table1.repeats import has_common_value, split_by_value
+from rnade.training.stacking import PRIOR_ROWS, TOLERANCE, stacking_weights
 
 CPU = torch.device("cpu")
+
+
+def kernel_scores(rows, scored, settings):
+    return kernels.kernel_log_densities(
+        torch.as_tensor(rows), torch.as_tensor(scored), settings
+    ).numpy()
 
 
 def log_densities_of_three(rng, n=300):
     """Rows of a mixture under its two components, and under a density that is worse anywhere."""
     x = np.where(rng.random(n) < 0.3, rng.normal(-1, 1, n), rng.normal(2, 0.5, n))
     parts = (stats.norm(-1, 1), stats.norm(2, 0.5), stats.norm(0, 30))
-    return np.column_stack([part.logpdf(x) for part in parts])
+    return np.stack([part.logpdf(x) for part in parts])
 
 
 @pytest.mark.parametrize("shift", [0.0, -2000.0])  # the second underflows without its logarithm
 def test_weights_are_those_of_a_direct_optimiser(shift):
     given = log_densities_of_three(np.random.default_rng(0)) + shift
-    C = given.shape[1]
+    C, N = given.shape
 
     def objective(w):
-        return logsumexp(given, axis=1, b=w).sum() + PRIOR_ROWS / C * np.log(w).sum()
+        return logsumexp(given, axis=0, b=w[:, None]).sum() + PRIOR_ROWS / C * np.log(w).sum()
 
     w = stacking_weights(given)
     best = optimize.minimize(lambda z: -objective(softmax(z)), np.zeros(C), tol=1e-10)
     assert w.sum() == pytest.approx(1)
     assert (w > 0).all()
-    assert objective(w) >= -best.fun - TOLERANCE * (len(given) + PRIOR_ROWS)
+    assert objective(w) >= -best.fun - TOLERANCE * (N + PRIOR_ROWS)
     np.testing.assert_allclose(w, softmax(best.x), atol=0.01)
     assert w[:2] == pytest.approx([0.3, 0.7], abs=0.1)
 
 
-def test_a_stack_is_the_weighted_sum_of_densities():
+@pytest.mark.parametrize("weights", [[0.2, 0.5, 0.3], None])
+@pytest.mark.parametrize("shift", [0.0, -800.0])  # the second is far below where exp is 0
+def test_the_average_of_densities(weights, shift):
     given = log_densities_of_three(np.random.default_rng(1), 20)
-    np.testing.assert_allclose(
-        stacked(given, np.array([0.2, 0.5, 0.3])), np.log(np.exp(given) @ [0.2, 0.5, 0.3])
-    )
+    expected = np.log(np.average(np.exp(given), axis=0, weights=weights)) + shift
+    logs = None if weights is None else torch.tensor(weights, dtype=torch.float64).log()
+    np.testing.assert_allclose(log_average(torch.as_tensor(given + shift), logs), expected)
 
 
 @pytest.mark.parametrize(
@@ -61,15 +79,15 @@ def test_a_stack_is_the_weighted_sum_of_densities():
     ],
 )
 def test_a_row_that_cannot_be_scored_is_named(of_row_3, message):
-    given = np.zeros((5, 2))
-    given[3] = of_row_3
+    given = np.zeros((2, 5))
+    given[:, 3] = of_row_3
     with pytest.raises(ValueError, match=f"{message}, the first of which is row 3"):
         stacking_weights(given)
 
 
 def test_weights_of_no_densities():
     with pytest.raises(ValueError, match=r"Expected at least one density; got none\."):
-        stacking_weights(np.zeros((5, 0)))
+        stacking_weights(np.zeros((0, 5)))
 
 
 @pytest.mark.parametrize("D", [1, 2, 11])
@@ -79,10 +97,10 @@ def test_kernel_densities_are_those_of_scikit_learn(D, monkeypatch):
     rows, scored = rng.normal(size=(40, D)), rng.normal(size=(30, D))
     scored[:5] = rows[:5]  # twins
     settings = [(k, h) for k in ("gaussian", "exponential") for h in (0.03, 0.4, 2.0)]
-    found = kernels.kernel_log_densities(rows, scored, settings, CPU)
-    for c, (kernel, h) in enumerate(settings):
+    found = kernel_scores(rows, scored, settings)
+    for own, (kernel, h) in zip(found, settings, strict=True):
         oracle = KernelDensity(kernel=kernel, bandwidth=h).fit(rows)
-        np.testing.assert_allclose(found[:, c], oracle.score_samples(scored), rtol=1e-6)
+        np.testing.assert_allclose(own, oracle.score_samples(scored), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
@@ -90,9 +108,7 @@ def test_kernel_densities_integrate_to_one(kernel):
     rows = np.array([[0.0], [1.0], [1.0]])
 
     def density(x):
-        return np.exp(
-            kernels.kernel_log_densities(rows, np.array([[x]]), [(kernel, 0.3)], CPU)[0, 0]
-        )
+        return np.exp(kernel_scores(rows, np.array([[x]]), [(kernel, 0.3)])[0, 0])
 
     mass, _ = quad(density, -20, 20, points=[0.0, 1.0], limit=200)
     assert mass == pytest.approx(1, abs=1e-6)
@@ -100,18 +116,23 @@ def test_kernel_densities_integrate_to_one(kernel):
 
 def test_kernels_that_are_not_known():
     with pytest.raises(ValueError, match="kernel must be 'gaussian' or 'exponential'; got 'box'"):
-        kernels.kernel_log_densities(np.zeros((2, 1)), np.zeros((1, 1)), [("box", 1.0)], CPU)
+        kernel_scores(np.zeros((2, 1)), np.zeros((1, 1)), [("box", 1.0)])
 
 
 def test_held_out_kernels_have_not_seen_the_part():
     rng = np.random.default_rng(0)
-    rows, part_of = rng.normal(size=(30, 2)), np.arange(30) % 3
-    found = kernels.held_out_kernel_log_densities(rows, part_of, [("gaussian", 0.5)], CPU)
-    for part in range(3):
+    rows, test, part_of = (
+        rng.normal(size=(40, 2)),
+        rng.normal(size=(5, 2)),
+        np.arange(40) % N_PARTS,
+    )
+    found = _score_kernels(Parts(0, rows, part_of), test, [("gaussian", 0.5)], CPU)
+    for part in range(N_PARTS):
         oracle = KernelDensity(bandwidth=0.5).fit(rows[part_of != part])
-        np.testing.assert_allclose(
-            found[part_of == part, 0], oracle.score_samples(rows[part_of == part])
-        )
+        mine = part_of == part
+        np.testing.assert_allclose(found.held_out[0, mine], oracle.score_samples(rows[mine]))
+    of_all = KernelDensity(bandwidth=0.5).fit(rows)
+    np.testing.assert_allclose(found.test[0], of_all.score_samples(test))
 
 
 def test_values_that_many_rows_have():
@@ -176,18 +197,18 @@ def test_an_ensemble_says_what_it_is_made_of():
 
 
 def test_a_candidate_that_diverged_is_left_out():
-    finite = np.zeros((3, 2))
+    finite = np.zeros((2, 3))
     broken = finite.copy()
-    broken[1, 0] = np.nan
+    broken[0, 1] = np.nan
     kept = Scored(["a", "b"], broken, finite).usable()
     assert kept.names == ["b"]
-    assert kept.held_out.shape == kept.test.shape == (3, 1)
+    assert kept.held_out.shape == kept.test.shape == (1, 3)
 
 
 def test_test_rows_leave_no_candidate_out():
-    finite = np.zeros((3, 2))
+    finite = np.zeros((2, 3))
     broken = finite.copy()
-    broken[1, 0] = np.nan
+    broken[0, 1] = np.nan
     with pytest.raises(ValueError, match="got nan for row 1 from a"):
         Scored(["a", "b"], finite, broken).usable()
     # What its held-out rows leave out may have any test scores.
@@ -204,8 +225,8 @@ def test_both_rows_come_of_one_fit(monkeypatch, tmp_path):
             yield Fitted(fold.test[:, 0], {}, {WITH_KERNELS: Fitted(fold.test[:, 1], {})})
 
     from rnade.data import UciSet
-    from rnade.reproduce import uci_columns
-    from rnade.reproduce.experiment import Context
+    from rnade.reproduce.core.experiment import Context
+    from rnade.reproduce.table1 import columns
 
     X = np.random.default_rng(0).normal(size=(100, 2))
     experiment = get_experiment("table1")
@@ -213,9 +234,9 @@ def test_both_rows_come_of_one_fit(monkeypatch, tmp_path):
         type(experiment), "load", lambda *_: UciSet("boston", ("a", "b"), X, {}, None, None)
     )
     for name in ("rnade-ensemble", WITH_KERNELS):
-        column = uci_columns.COLUMNS[name]
+        column = columns.COLUMNS[name]
         object_with_fit = type(column)(column.label, fit, column.settings)
-        monkeypatch.setitem(uci_columns.COLUMNS, name, object_with_fit)
+        monkeypatch.setitem(columns.COLUMNS, name, object_with_fit)
     choice = Choice(False, ("boston",), ("rnade-ensemble", WITH_KERNELS, "gaussian"), 2)
     plan = experiment.plan(choice)
     assert [[(j.key["model"], j.key["fold"]) for j in group] for group in plan] == [

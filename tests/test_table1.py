@@ -10,10 +10,15 @@ from scipy import stats
 from sklearn.neighbors import KernelDensity
 
 from rnade.data import UciSet
-from rnade.reproduce import get_experiment, peers
-from rnade.reproduce.ensembles import fit_ensembles
-from rnade.reproduce.experiment import Choice, Context
-from rnade.reproduce.paper_protocol import (
+from rnade.reproduce import get_experiment
+from rnade.reproduce.core.experiment import Choice, Context
+from rnade.reproduce.table1 import peers
+from rnade.reproduce.table1.columns import COLUMNS
+from rnade.reproduce.table1.dequantised import dequantised, rounding_steps
+from rnade.reproduce.table1.ensembles import fit_ensembles
+from rnade.reproduce.table1.families import VARIANT_FAMILIES
+from rnade.reproduce.table1.folds import FoldRows
+from rnade.reproduce.table1.protocol import (
     PROTOCOLS,
     Protocol,
     fit_paper,
@@ -21,8 +26,7 @@ from rnade.reproduce.paper_protocol import (
     retrained,
     search,
 )
-from rnade.reproduce.table1_dequantised import dequantised, rounding_steps
-from rnade.reproduce.table1_variants import (
+from rnade.reproduce.table1.variants import (
     OFTEN,
     PART,
     VARIANTS,
@@ -30,9 +34,6 @@ from rnade.reproduce.table1_variants import (
     by_rule,
     nats_by_value,
 )
-from rnade.reproduce.uci_columns import COLUMNS
-from rnade.reproduce.uci_folds import FoldRows
-from rnade.reproduce.variant_families import VARIANT_FAMILIES
 from rnade.training import PAPER_GRID
 
 CPU = torch.device("cpu")
@@ -199,7 +200,7 @@ def test_flows_learn_a_known_density(kind):
 
 
 def test_a_missing_library_leaves_its_column_out(monkeypatch):
-    monkeypatch.setattr("rnade.reproduce.uci_table.find_spec", lambda name: None)
+    monkeypatch.setattr("rnade.reproduce.table1.table.find_spec", lambda name: None)
     (group,) = get_experiment("table1").plan(Choice(True, ("boston",), ("zuko-nsf",)))
     with pytest.warns(UserWarning, match=r"zuko is not installed, so zuko NSF is left out"):
         assert list(get_experiment("table1").execute(group, Context(None, CPU))) == []

@@ -16,19 +16,25 @@ from torch import Generator
 from rnade.cli import main
 from rnade.data import DataStore
 from rnade.data.manifest import DataFile, Manifest
-from rnade.data.speech import CORE_TEST_SPEAKERS, find_utterances, split_speech
+from rnade.data.speech import (
+    CORE_TEST_SPEAKERS,
+    SpeechFolder,
+    find_utterances,
+    split_speech,
+)
 from rnade.evaluation import standard_error_by_group
 from rnade.exceptions import DataError, SingularDataError
 from rnade.nn import MixtureOfFactorAnalyzersModule, MixtureOfGaussiansModule
 from rnade.reproduce import get_experiment
-from rnade.reproduce.experiment import Choice
-from rnade.reproduce.figure2 import as_pictures
-from rnade.reproduce.residuals import Residuals
-from rnade.reproduce.runner import RecordFile
-from rnade.reproduce.speech_data import FoldWindows, SpeechFolder, load_fold
-from rnade.reproduce.speech_models import SpeechDensity, fit
-from rnade.reproduce.speech_rows import PAPER_SPEECH, ROWS, SHOWN, mixture, quick, rnade
-from rnade.reproduce.speech_tables import choose, lay_out
+from rnade.reproduce.core.experiment import Choice
+from rnade.reproduce.core.runner import Job, RecordFile
+from rnade.reproduce.speech import models
+from rnade.reproduce.speech.data import FoldWindows, load_fold
+from rnade.reproduce.speech.figure2 import as_pictures
+from rnade.reproduce.speech.models import fit, kept_or_fitted
+from rnade.reproduce.speech.rows import PAPER_SPEECH, ROWS, SHOWN, mixture, quick, rnade
+from rnade.reproduce.speech.tables import choose, lay_out
+from rnade.serialisation import write_model
 from rnade.training import EMSettings, Recipe, fit_mixture
 from rnade.training.em.steps import steps_for
 from tests.test_data_speech import RATE, riff, sphere
@@ -133,7 +139,7 @@ def test_bad_files_are_refused_or_skipped_as_asked(talkers, tmp_path, capsys):
         "s3/empty.wav": "is empty.",
     }
     assert reproduce("table3", tmp_path / "out", *few, "--on-bad-file", "ignore") != 0
-    assert "Unknown --on-bad-file 'ignore'" in capsys.readouterr().err
+    assert "'ignore' is not one of 'refuse', 'skip'" in capsys.readouterr().err
 
 
 def test_the_sample_is_held_to_its_checksums(talkers, tmp_path):
@@ -316,25 +322,6 @@ def test_shrinkage_keeps_components_of_few_rows_alive(clusters):
 # ---------------------------------------------------------------- residuals and averages
 
 
-def test_residuals_make_a_gaussian_standard_and_can_be_undone(seed):
-    generator = Generator().manual_seed(seed)
-    mixing = torch.randn(6, 6, generator=generator, dtype=torch.float64)
-    rows = torch.randn(200, 6, generator=generator, dtype=torch.float64) @ mixing + 3
-    order = torch.randperm(6, generator=generator)
-    residuals = Residuals.fit(rows, order)
-    z = residuals.of(rows)
-    assert torch.allclose(residuals.undo(z), rows)
-    assert torch.allclose(torch.cov(z.T, correction=0), torch.eye(6, dtype=torch.float64))
-    gaussian = scipy.stats.multivariate_normal(rows.numpy().mean(0), np.cov(rows.T, ddof=0))
-    ours = scipy.stats.norm.logpdf(z.numpy()).sum(1) + residuals.log_determinant
-    assert np.allclose(ours, gaussian.logpdf(rows.numpy()))
-    # z_d depends on the first d + 1 dimensions of the order alone.
-    jacobian = torch.autograd.functional.jacobian(lambda x: residuals.of(x[None])[0], rows[0])
-    assert torch.equal(jacobian[:, order].triu(1), torch.zeros(6, 6, dtype=torch.float64))
-    with pytest.raises(SingularDataError, match="5 rows of 6 dimensions is singular"):
-        Residuals.fit(rows[:5], order)
-
-
 @pytest.fixture
 def fold(seed):
     """Rows of 6 dimensions in place of windows."""
@@ -360,21 +347,30 @@ DENSITIES = {
 
 
 @pytest.mark.parametrize("name", DENSITIES)
-def test_fitted_densities_come_back_from_their_tensors(name, fold):
-    settings = DENSITIES[name]
-    [fitted] = fit(settings, [fold])
-    density = fitted.density
-    scores = density.log_prob(fold.test)
-    again = SpeechDensity.from_tensors(density.tensors(), settings, torch.device("cpu"))
-    assert np.array_equal(again.log_prob(fold.test), scores)
-    assert again.sample(5, 0).shape == (5, 6)
-    assert torch.equal(again.sample(5, 0), density.sample(5, 0))
+def test_fitted_densities_score_their_samples(name, fold):
+    [(density, _)] = fit(DENSITIES[name], [fold])
+    assert density.sample(5, 0).shape == (5, 6)
+    assert torch.equal(density.sample(5, 0), density.sample(5, 0))
     # The density's own samples tell its entropy in two ways: E[log p / q] >= 0, and E[q / p] = 1.
     drawn = density.sample(4000, 1)
     mean, cov = drawn.double().mean(0).numpy(), np.cov(drawn.double().T.numpy())
     q = scipy.stats.multivariate_normal(mean, cov / 2)
     ratio = np.exp(q.logpdf(drawn.numpy()) - density.log_prob(drawn))
     assert ratio.mean() == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("model", SHOWN)
+def test_a_kept_model_comes_back_from_its_file(model, fold, tmp_path, monkeypatch):
+    job = Job({"dataset": "sample", "model": model, "fold": 0}, quick(SHOWN[model]))
+    fitted = kept_or_fitted(job, fold, tmp_path)
+    monkeypatch.setattr(models, "fit", lambda *_: pytest.fail("it was fitted again"))
+    kept = kept_or_fitted(job, fold, tmp_path)
+    assert np.array_equal(kept.log_prob(fold.test), fitted.log_prob(fold.test))
+    assert torch.equal(kept.sample(5, 0), fitted.sample(5, 0))
+    # A file that holds something else, as one of another version may, is fitted again.
+    write_model(models.file_of(job, tmp_path), {"0.W": torch.zeros(1)}, {}, overwrite=True)
+    with pytest.raises(pytest.fail.Exception, match="fitted again"):
+        kept_or_fitted(job, fold, tmp_path)
 
 
 def test_the_paper_rows_have_the_papers_settings():

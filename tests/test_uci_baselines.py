@@ -5,10 +5,10 @@ import pytest
 import torch
 from scipy import stats
 
-from rnade.reproduce import paper_protocol, uci_mfa
-from rnade.reproduce.uci_fvbn import fit_fvbn
-from rnade.reproduce.uci_mfa import fit_mfa
-from rnade.reproduce.uci_models import FoldRows
+from rnade.reproduce.table1 import mfa, protocol
+from rnade.reproduce.table1.folds import FoldRows
+from rnade.reproduce.table1.fvbn import fit_fvbn
+from rnade.reproduce.table1.mfa import fit_mfa
 
 CPU = torch.device("cpu")
 
@@ -49,7 +49,7 @@ def test_fvbn(folds):
 
 def test_where_training_again_breaks_the_chosen_networks_of_fvbn_stand(folds, monkeypatch):
     rows, _ = folds
-    monkeypatch.setattr(paper_protocol, "worth_keeping", lambda again, model: False)
+    monkeypatch.setattr(protocol, "retraining_took", lambda reached, least: False)
     for result in fit_fvbn(rows, CPU, quick=True):
         assert result.details["retrained_epochs"] == [None] * 3
         assert result.scores.mean() == pytest.approx(result.details["before_retraining"])
@@ -65,20 +65,20 @@ def test_a_fold_ends_as_it_would_alone(folds):
 
 def test_mfa(folds, monkeypatch):
     rows, own = folds
-    monkeypatch.setattr(uci_mfa, "COMPONENTS", (2, 8, 14))
+    monkeypatch.setattr(mfa, "COMPONENTS", (2, 8, 14))
     fitted = list(fit_mfa(rows, CPU, quick=False))
     for fold, right, result in zip(rows, own, fitted, strict=True):
         assert gaussian_score(fold) + 0.2 < result.scores.mean() < right + 0.1
         assert result.details["n_sizes"] == 3
         assert result.details["n_components"] in (8, 14)
         assert result.details["n_factors"] == 2
-        assert result.details["retrained_iterations"] <= uci_mfa.AGAIN.max_iter
+        assert result.details["retrained_iterations"] <= mfa.AGAIN.max_iter
 
 
 def test_mfa_of_all_folds_at_once_is_that_of_each(folds, monkeypatch):
     rows, _ = folds
-    monkeypatch.setattr(uci_mfa, "COMPONENTS", (2, 4))
-    together = list(uci_mfa._fitted(rows, CPU, False))
+    monkeypatch.setattr(mfa, "COMPONENTS", (2, 4))
+    together = list(mfa._fitted(rows, CPU, False))
     for one, result in zip(together, fit_mfa(rows, CPU, False), strict=True):
         assert one.details["n_components"] == result.details["n_components"]
         np.testing.assert_allclose(one.scores, result.scores, atol=1e-6)

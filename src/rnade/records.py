@@ -37,7 +37,7 @@ def hardware() -> dict[str, Any]:
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"processor": _processor(), "cores": _cores(), "gpu": gpu}
+    return {"processor": _processor(), "cores": usable_cores(), "gpu": gpu}
 
 
 def _processor() -> str:
@@ -50,7 +50,8 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def _cores() -> int:
+def usable_cores() -> int:
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,113 +1,122 @@
 """``rnade reproduce``: the paper's tables from one command each, resumable."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rnade.cli.options import Device, Json, Quiet, split_names
 from rnade.cli.terminal import note, print_json
+from rnade.reproduce import EXPERIMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rnade.reproduce.experiment import AbstractExperiment, Choice, Context
-    from rnade.reproduce.layout import ResultTable
-    from rnade.reproduce.runner import Job, RecordFile
-    from rnade.reproduce.speech_data import SpeechFolder
+    from rnade.reproduce.core.experiment import AbstractExperiment, Choice, Context
+    from rnade.reproduce.core.layout import ResultTable
+    from rnade.reproduce.core.runner import RecordFile
 
 _SPEECH = "Speech (table3, figure2)"
 
 
+class SplitBy(StrEnum):
+    """What no two parts of a folder of speech share."""
+
+    speaker = "speaker"
+    file = "file"
+
+
+class OnBadFile(StrEnum):
+    """What to do about sound files that cannot be used."""
+
+    refuse = "refuse"
+    skip = "skip"
+
+
 def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="Which: binary, table1, table1-dequantised, table1-variants, table2, table3,"
-            " figure1, figure2 or figure3.",
-        ),
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(EXPERIMENTS)}.")],
     data_dir: Annotated[
         str | None,
         typer.Option(
-            help="Folder of the data sets; by default RNADE_DATA, else they are downloaded."
+            help="Folder of the data sets. By default RNADE_DATA; without it they are downloaded."
         ),
     ] = None,
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", help="Folder of records and tables; by default results/NAME."
+            "--output", "-o", help="Folder of records and tables. By default results/NAME."
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small version, which shows that all works.")
+        bool, typer.Option("--quick", help="A small version that checks that everything works.")
     ] = False,
     datasets: Annotated[
-        str | None, typer.Option(help="Only these data sets, with commas between.")
+        str | None, typer.Option(help="Only these data sets, comma-separated.")
     ] = None,
-    models: Annotated[
-        str | None, typer.Option(help="Only these models, with commas between.")
-    ] = None,
-    folds: Annotated[int | None, typer.Option(help="Only the first so many folds.")] = None,
+    models: Annotated[str | None, typer.Option(help="Only these models, comma-separated.")] = None,
+    folds: Annotated[int | None, typer.Option(help="Only the first N folds.")] = None,
     timit: Annotated[
-        str | None, typer.Option(help="TIMIT's folder, for speech.", rich_help_panel=_SPEECH)
+        Path | None, typer.Option(help="Folder of TIMIT.", rich_help_panel=_SPEECH)
     ] = None,
     speech: Annotated[
-        str | None,
-        typer.Option(help="Folder of WAV or FLAC files, for speech.", rich_help_panel=_SPEECH),
+        Path | None, typer.Option(help="Folder of WAV or FLAC files.", rich_help_panel=_SPEECH)
     ] = None,
     split_by: Annotated[
-        str,
+        SplitBy,
         typer.Option(
-            help="Split --speech by speaker (a folder each) or by file.", rich_help_panel=_SPEECH
+            help="Split --speech by speaker (one folder each) or by file.", rich_help_panel=_SPEECH
         ),
-    ] = "speaker",
+    ] = SplitBy.speaker,
     on_bad_file: Annotated[
-        str,
+        OnBadFile,
         typer.Option(
-            help="Refuse or skip sound files that cannot be used; either names them.",
+            help="Sound files that cannot be used: an error, or left out; both name them.",
             rich_help_panel=_SPEECH,
         ),
-    ] = "refuse",
+    ] = OnBadFile.refuse,
     device: Device = "auto",
     zoran_weiss: Annotated[
         Path | None,
         typer.Option(help="MATLAB file of Zoran and Weiss's mixture, for its row of table2."),
     ] = None,
     report_only: Annotated[
-        bool, typer.Option("--report-only", help="Run nothing; lay out the records there are.")
+        bool, typer.Option("--report-only", help="Run nothing; write tables of existing records.")
     ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment of the paper and lay its results out beside the published ones.
+    """Run an experiment of the paper and compare its results with the published ones.
 
-    One record is written for each job as it ends, to records.jsonl in the output folder; a run
-    that was stopped goes on where it was. table.md, table.csv and table.html are made of the
+    Each finished job adds one record to records.jsonl in the output folder; the same command
+    continues a run that was stopped. table.md, table.csv and table.html are written from the
     records, and so are the pictures of a figure.
     """
+    from rnade.data import DataStore
+    from rnade.data.speech import SpeechFolder
+    from rnade.estimators.settings import resolve_device
     from rnade.reproduce import get_experiment
-    from rnade.reproduce.experiment import Choice
-    from rnade.reproduce.runner import RecordFile
+    from rnade.reproduce.core.experiment import Choice, Context
+    from rnade.reproduce.core.layout import to_json, to_markdown
+    from rnade.reproduce.core.runner import RecordFile
 
     experiment = get_experiment(name)
-    names, sound = _speech(_names(datasets), timit, speech, split_by, on_bad_file)
+    sound = SpeechFolder(timit or speech, split_by.value, on_bad_file.value)
+    names = _with_folder(_names(datasets), timit, speech)
     choice = Choice(quick, names, _names(models), folds, sound)
     folder = Path(output or f"results/{name}{'-quick' if quick else ''}")
     records = RecordFile(folder / "records.jsonl")
-    plan = experiment.plan(choice)
     if not report_only:
-        context = _context(data_dir, device, folder, zoran_weiss, sound)
-        _run(experiment, plan, records, context, choice, quiet=quiet)
-    tables, missing, written = _report(experiment, plan, records, choice, folder)
+        store = DataStore(data_dir)
+        context = Context(store, resolve_device(device), folder, zoran_weiss, sound)
+        _run(experiment, records, context, choice, quiet=quiet)
+    tables, missing, written = _report(experiment, records, choice, folder)
     if missing:
         note(f"{missing} jobs have no record yet; their cells are empty", quiet=quiet)
     note(f"wrote {folder}/{', '.join(written)}", quiet=quiet)
     if as_json:
-        print_json(_as_json(tables, missing))
+        print_json({"missing": missing, "tables": to_json(tables)})
     else:
-        _show(tables)
+        for table in tables:
+            print(to_markdown(table))
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
@@ -115,51 +124,22 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return tuple(names) if names else None
 
 
-def _speech(
-    datasets: tuple[str, ...] | None,
-    timit: str | None,
-    folder: str | None,
-    split_by: str,
-    on_bad_file: str,
-) -> "tuple[tuple[str, ...] | None, SpeechFolder]":
-    """The data sets and folder that the options of speech come to."""
-    from rnade.checks import unknown_name
-    from rnade.reproduce.speech_data import SpeechFolder
-
-    if split_by not in ("speaker", "file"):
-        raise unknown_name(split_by, ["speaker", "file"], "--split-by")
-    if on_bad_file not in ("refuse", "skip"):
-        raise unknown_name(on_bad_file, ["refuse", "skip"], "--on-bad-file")
-    given = {"timit": timit, "folder": folder}
-    named = [name for name, path in given.items() if path is not None]
-    if len(named) > 1:
-        raise ValueError("Give --timit or --speech, not both.")
-    for name in named:
-        if datasets not in (None, (name,)):
-            raise ValueError(f"The folder named is data set {name!r}; got {','.join(datasets)!r}.")
-        datasets = (name,)
-    path = next((Path(p) for p in given.values() if p is not None), None)
-    by, bad = cast(Any, split_by), cast(Any, on_bad_file)  # checked above
-    return datasets, SpeechFolder(path, by, bad)
-
-
-def _context(
-    data_dir: str | None,
-    device: str,
-    folder: Path,
-    mixture_file: Path | None,
-    speech: "SpeechFolder",
-) -> "Context":
-    from rnade.data import DataStore
-    from rnade.estimators.settings import resolve_device
-    from rnade.reproduce.experiment import Context
-
-    return Context(DataStore(data_dir), resolve_device(device), folder, mixture_file, speech)
+def _with_folder(
+    datasets: tuple[str, ...] | None, timit: Path | None, speech: Path | None
+) -> tuple[str, ...] | None:
+    """Data sets to run: a folder of speech that is given is the only one."""
+    if timit is None and speech is None:
+        return datasets
+    if timit is not None and speech is not None:
+        raise ValueError("Pass --timit or --speech, not both.")
+    name = "timit" if speech is None else "folder"
+    if datasets not in (None, (name,)):
+        raise ValueError(f"The given folder is data set {name!r}; got {','.join(datasets)!r}.")
+    return (name,)
 
 
 def _run(
     experiment: "AbstractExperiment",
-    plan: "Sequence[Sequence[Job]]",
     records: "RecordFile",
     context: "Context",
     choice: "Choice",
@@ -167,8 +147,9 @@ def _run(
     quiet: bool,
 ) -> None:
     from rnade.progress import job_bar
-    from rnade.reproduce.runner import pending, run_plan
+    from rnade.reproduce.core.runner import pending, run_plan
 
+    plan = experiment.plan(choice)
     total = sum(len(group) for group in plan)
     left = sum(len(group) for group in pending(plan, records))
     if left < total:
@@ -182,22 +163,16 @@ def _run(
 
 
 def _report(
-    experiment: "AbstractExperiment",
-    plan: "Sequence[Sequence[Job]]",
-    records: "RecordFile",
-    choice: "Choice",
-    folder: Path,
+    experiment: "AbstractExperiment", records: "RecordFile", choice: "Choice", folder: Path
 ) -> "tuple[list[ResultTable], int, list[str]]":
     """Write what the records of a plan give.
 
     Gives the tables, how many jobs have no record, and the names of the files written.
     """
     from rnade.files import write_whole
-    from rnade.reproduce.layout import to_csv, to_html, to_markdown
+    from rnade.reproduce.core.layout import to_csv, to_html, to_markdown
 
-    found = records.read()
-    wanted = {job.identity for group in plan for job in group}
-    known = {i: r for i, r in found.items() if i in wanted}
+    known, missing = experiment.known(choice, records.read())
     tables = experiment.tables(choice, known)
     folder.mkdir(parents=True, exist_ok=True)
     files = experiment.pictures(choice, known)
@@ -210,37 +185,4 @@ def _report(
         files |= {name: text.encode() for name, text in pages.items()}
     for name, contents in files.items():
         write_whole(folder / name, contents, overwrite=True)
-    return tables, len(wanted - set(found)), list(files)
-
-
-def _show(tables: "Sequence[ResultTable]") -> None:
-    from rnade.reproduce.layout import to_markdown
-
-    for table in tables:
-        print(to_markdown(table))
-
-
-def _as_json(tables: "Sequence[ResultTable]", missing: int) -> dict[str, Any]:
-    return {
-        "missing": missing,
-        "tables": [
-            {
-                "title": table.title,
-                "cells": [
-                    {
-                        "row": row,
-                        "column": column,
-                        "value": cell.value,
-                        "standard_error": cell.standard_error,
-                        "published": cell.published,
-                        "difference": cell.difference,
-                        "bold": cell.bold,
-                    }
-                    for row in table.rows
-                    for column in table.columns
-                    for cell in [table.cell(row, column)]
-                ],
-            }
-            for table in tables
-        ],
-    }
+    return tables, missing, list(files)

@@ -56,7 +56,7 @@ def read_audio(contents: bytes, place: str, *, rate: int) -> Array:
                 )
             samples: Array = file.read(dtype="float64")
     except (soundfile.SoundFileError, RuntimeError) as error:
-        raise DataError(f"{place} is no sound file that can be read ({error}).") from error
+        raise DataError(f"{place} is not a readable sound file ({error}).") from error
     if not len(samples):
         raise DataError(f"{place} has no samples.")
     if not np.isfinite(samples).all():

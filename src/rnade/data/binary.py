@@ -46,7 +46,7 @@ _PARTS = ("train", "valid", "test")
 
 
 def _read(path: str, store: DataStore) -> NDArray[np.uint8]:
-    """Rows of a file of single digits with commas between: read as bytes, which is quick."""
+    """Rows of a file of comma-separated single digits: read as bytes, which is quick."""
     entry = store.manifest.files[path]
     assert entry.rows is not None
     assert entry.columns is not None

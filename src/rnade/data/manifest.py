@@ -22,7 +22,7 @@ class DataFile:
     set : str
         Key in the manifest's ``sets``, where source and licence stand.
     url : str or None
-        Where the file itself is to be had.
+        Where the file itself can be downloaded.
     archive, member : str or None
         The archive that holds it (key in the manifest's ``archives``), and its path in there.
     packaged : bool

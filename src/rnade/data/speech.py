@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +42,25 @@ class Utterance:
     speaker: str
     sentence: str
     part: str | None = None
+
+
+@dataclass(frozen=True)
+class SpeechFolder:
+    """Where speech is, and how it is taken.
+
+    Attributes
+    ----------
+    path : Path or None
+        None for the data folder's own.
+    by : "speaker" or "file"
+        What no two parts share; TIMIT has parts of its own.
+    on_bad_file : "refuse" or "skip"
+        What to do about sound files that cannot be used.
+    """
+
+    path: Path | None = None
+    by: str = "speaker"
+    on_bad_file: str = "refuse"
 
 
 @dataclass(frozen=True)
@@ -88,7 +106,7 @@ def find_utterances(folder: str | os.PathLike[str], *, sa: bool = False) -> list
     """
     root = Path(folder)
     if not root.is_dir():
-        raise DataError(f"The folder of speech {root} is not there.")
+        raise DataError(f"The folder of speech {root} does not exist.")
     found: dict[tuple[Path, str], Utterance] = {}
     for path in sorted(root.rglob("*"), key=lambda p: (len(p.name), str(p).lower())):
         if path.suffix.lower() not in _SUFFIXES or not path.is_file():
@@ -139,7 +157,7 @@ def split_speech(
     *,
     n_validation: int,
     n_test: int,
-    by: Literal["speaker", "file"] = "speaker",
+    by: str = "speaker",
     seed: int = 0,
     fold: int = 0,
 ) -> SpeechSplit:
@@ -177,7 +195,7 @@ def split_speech(
     )
 
 
-def group_of(utterance: Utterance, by: Literal["speaker", "file"]) -> str:
+def group_of(utterance: Utterance, by: str) -> str:
     """Name what must not be in two parts: the speaker, or the file itself."""
     return utterance.speaker if by == "speaker" else str(utterance.path)
 
@@ -186,7 +204,7 @@ def read_frames(
     utterances: Sequence[Utterance],
     banks: FilterBanks,
     *,
-    on_bad_file: Literal["refuse", "skip"] = "refuse",
+    on_bad_file: str = "refuse",
     min_frames: int = 1,
 ) -> Frames:
     """Read sound files and make frames of them.

@@ -15,6 +15,7 @@ from rnade.exceptions import DataError
 from rnade.files import write_whole
 
 ENVIRONMENT_VARIABLE = "RNADE_DATA"
+_PASS_FOLDER = f"pass their folder as --data-dir or set {ENVIRONMENT_VARIABLE} to it"
 
 
 class DataStore:
@@ -42,8 +43,8 @@ class DataStore:
         folder = folder if folder is not None else os.environ.get(ENVIRONMENT_VARIABLE) or None
         if folder is not None and not Path(folder).is_dir():
             raise DataError(
-                f"The data folder {folder} is not there. Name one that exists by --data-dir or"
-                f" {ENVIRONMENT_VARIABLE}, or neither to download what is needed."
+                f"The data folder {folder} does not exist. Pass one that exists as --data-dir or"
+                f" set {ENVIRONMENT_VARIABLE} to it; without either, files are downloaded."
             )
         self.folder = None if folder is None else Path(folder)
         self.manifest = default_manifest() if manifest is None else manifest
@@ -59,7 +60,7 @@ class DataStore:
         Raises
         ------
         DataError
-            If the file is not there, is not what the manifest says, or cannot be downloaded.
+            If the file is missing, is not what the manifest says, or cannot be downloaded.
         """
         if name not in self.manifest.files:
             raise unknown_name(name, list(self.manifest.files), "data file")
@@ -89,15 +90,14 @@ class DataStore:
             return _checked(entry, path.read_bytes(), str(path))
         if not zipped.is_file():
             raise DataError(
-                f"{path} is not there (nor with .gz). The data folder {folder} must hold every"
-                " file under its name in the manifest; without a data folder it is downloaded."
+                f"{path} is missing (with and without .gz). The data folder {folder} must hold"
+                " every file under its name in the manifest; without a data folder, files are"
+                " downloaded."
             )
         try:
             contents = gzip.decompress(zipped.read_bytes())
         except (OSError, EOFError, zlib.error) as error:
-            raise DataError(
-                f"{zipped} is damaged or only half written ({error}). Replace it."
-            ) from error
+            raise DataError(f"{zipped} is damaged or incomplete ({error}). Replace it.") from error
         return _checked(entry, contents, str(zipped))
 
     def _from_archive(self, entry: DataFile) -> bytes:
@@ -128,13 +128,13 @@ class DataStore:
             packed.unlink()  # so that the next try downloads it afresh
             raise DataError(
                 f"The archive {url} is damaged or has changed ({error}). It was deleted; try"
-                " again, or get the files yourself and name their folder by --data-dir."
+                f" again, or get the files yourself and {_PASS_FOLDER}."
             ) from error
         if wanted:
             packed.unlink()
             raise DataError(
                 f"The archive {url} lacks {len(wanted)} files, {next(iter(wanted))} among them."
-                " Get the files yourself and name their folder by --data-dir."
+                f" Get the files yourself and {_PASS_FOLDER}."
             )
 
 
@@ -146,7 +146,7 @@ def _checked(entry: DataFile, contents: bytes, place: str) -> bytes:
     if _sha256(contents) == entry.sha256:
         return contents
     if len(contents) != entry.bytes:
-        fault = f"expected {entry.bytes} bytes, got {len(contents)}; perhaps it is half written"
+        fault = f"expected {entry.bytes} bytes, got {len(contents)}; perhaps it is incomplete"
     else:
         fault = f"its sha256 is not {entry.sha256}"
     raise DataError(f"{place} is not the file that was expected: {fault}. Replace it.")
@@ -168,21 +168,20 @@ def _download(url: str, path: Path, sha256: str | None) -> Path:
         )
     except RequestException as error:
         raise DataError(
-            f"Cannot download {url} ({type(error).__name__}). Without a network, name a folder"
-            f" that holds the files by --data-dir or {ENVIRONMENT_VARIABLE}."
+            f"Cannot download {url} ({type(error).__name__}). Without a network, get the files"
+            f" elsewhere and {_PASS_FOLDER}."
         ) from error
     except ValueError as error:
         raise DataError(
             f"What {url} gives is not the file that was expected: its sha256 is not {sha256}."
-            " Get the file elsewhere and name its folder by --data-dir."
+            f" Get the file elsewhere and {_PASS_FOLDER}."
         ) from error
 
 
 def _explain_not_downloadable(entry: DataFile, manifest: Manifest) -> NoReturn:
     raise DataError(
         f"{entry.name} cannot be downloaded by this program. Source:"
-        f" {manifest.sets[entry.set]['source']}. Get it there and name the folder that holds"
-        f" {entry.name} by --data-dir or {ENVIRONMENT_VARIABLE}."
+        f" {manifest.sets[entry.set]['source']}. Get it there and {_PASS_FOLDER}."
     )
 
 
@@ -191,7 +190,7 @@ def _pooch() -> Any:
         import pooch
     except ImportError as error:
         raise DataError(
-            "Downloading data sets needs pooch: pip install 'rnade[datasets]'. Or name a folder"
-            f" that holds the files by --data-dir or {ENVIRONMENT_VARIABLE}."
+            "Downloading data sets needs pooch: pip install 'rnade[datasets]'. Or get the files"
+            f" yourself and {_PASS_FOLDER}."
         ) from error
     return pooch

@@ -1,7 +1,6 @@
 """Windows of frames, drawn on the device as training goes (the paper's section 4.3)."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -91,7 +90,7 @@ def load_windows(
     banks: FilterBanks | None = None,
     *,
     n_frames: int = N_FRAMES,
-    on_bad_file: Literal["refuse", "skip"] = "refuse",
+    on_bad_file: str = "refuse",
     device: torch.device | str = "cpu",
 ) -> SpeechWindows:
     """Read the utterances of a split and make windows of their frames.

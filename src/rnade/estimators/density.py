@@ -22,6 +22,7 @@ from rnade.evaluation import Calibration
 from rnade.exceptions import TrainingDivergedError, TrainingWarning, warn_caller
 from rnade.nn import AbstractDensity
 from rnade.training import Outcome
+from rnade.training.retraining import least_after_retraining, retraining_took
 from rnade.typing import Array
 
 _SECOND_FAILED = "Training again on all rows failed, so the first model was kept."
@@ -154,7 +155,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
 
         before, slack = self.module_, 2 * self.held_out_score().standard_error
         unseen = mean(self.validation_scores_, held_out)
-        least = min(unseen, mean(self._score(X[training]), training)) - slack
+        trained_on = mean(self._score(X[training]), training)
+        least = least_after_retraining(trained_on, unseen, slack)
         try:
             module, outcome = self._train(everything, None, seed, target)
         except TrainingDivergedError as error:
@@ -164,8 +166,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             return
         self.module_ = for_scoring(module)
         reached = mean(self._score(X[everything.at]), everything.at)
-        # One held-out row has no standard error, and then anything finite will do.
-        if np.isfinite(reached) and not reached < least:
+        if retraining_took(reached, least):
             self.retrain_history_ = outcome.history
             return
         self.module_ = before

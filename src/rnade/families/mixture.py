@@ -96,7 +96,7 @@ class AbstractMixture(AbstractFamily):
         """Scale of a component when neighbouring means are `spacing` apart."""
 
     @staticmethod
-    def _mean_factor(log_sigma: Tensor) -> Tensor:
+    def mean_factor(log_sigma: Tensor) -> Tensor:
         """What `scale_mean_gradient` multiplies the gradient of a mean by: the paper's sigma."""
         return log_sigma.exp()
 
@@ -121,7 +121,7 @@ class AbstractMixture(AbstractFamily):
         """Log density of x in nats."""
         log_alpha, mu, log_sigma = self.constrained(z, log_floor)
         if scale_mean_gradient:
-            factor = self._mean_factor(log_sigma.detach())
+            factor = self.mean_factor(log_sigma.detach())
             mu = mu * factor + (mu * (1 - factor)).detach()
         u = ((x.unsqueeze(-1) - mu) * torch.exp(-log_sigma)).clamp(-U_BOUND, U_BOUND)
         return torch.logsumexp(log_alpha + self._log_kernel(u) - log_sigma, dim=-1)

@@ -1,5 +1,6 @@
 """An ensemble: the average density of several models, exact like each of them."""
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
@@ -13,6 +14,23 @@ from rnade.chunks import rows_at_a_time
 from rnade.nn.autoregressive import AbstractAutoregressive
 from rnade.nn.base import AbstractDensity
 from rnade.nn.orders import Permutation
+
+
+def log_average(
+    log_densities: Float[Tensor, "M B"], log_weights: Float[Tensor, " M"] | None = None
+) -> Float[Tensor, " B"]:
+    """Log of the average of M densities, which is a density itself.
+
+    Parameters
+    ----------
+    log_densities : Tensor of shape (M, B)
+        -inf is a density of 0.
+    log_weights : Tensor of shape (M,), optional
+        Logarithms of weights that sum to 1; None for equal ones.
+    """
+    if log_weights is None:
+        return torch.logsumexp(log_densities, 0) - math.log(len(log_densities))
+    return torch.logsumexp(log_densities + log_weights[:, None], 0)
 
 
 class EnsembleModule(AbstractDensity):
@@ -131,8 +149,8 @@ class EnsembleModule(AbstractDensity):
 
     def _log_prob(self, batch: Batch) -> Float[Tensor, "M B"]:
         seen, order = (None if t is None else t[0] for t in (batch.seen, batch.order))
-        joint = self.member_log_prob(batch.x[0], seen=seen, order=order)
-        return torch.logsumexp(joint + self.log_weights[0][:, None], 0)[None]
+        members = self.member_log_prob(batch.x[0], seen=seen, order=order)
+        return log_average(members, self.log_weights[0])[None]
 
     def _terms(self, x: Float[Tensor, "B D"], **more: Any) -> Float[Tensor, "B D"]:
         found = [part.log_conditionals(x, **more) for part in self._banks()]

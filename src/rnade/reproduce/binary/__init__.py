@@ -1,0 +1,1 @@
+"""NADE and FVSBN on binary data."""

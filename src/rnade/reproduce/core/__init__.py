@@ -1,0 +1,1 @@
+"""What all experiments share: plans and records of jobs, tables, pictures, published figures."""

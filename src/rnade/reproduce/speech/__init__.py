@@ -1,0 +1,1 @@
+"""Table 3 and Figure 2: windows of speech."""

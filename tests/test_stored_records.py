@@ -1,0 +1,56 @@
+"""Stored records stay those of the present plans: a job that was done is never done again."""
+
+import hashlib
+
+import pytest
+from benchmarks import trial_table
+
+from rnade.reproduce import EXPERIMENTS, get_experiment
+from rnade.reproduce.core.experiment import Choice
+from rnade.reproduce.core.runner import RecordFile
+from tests.test_reproduce import RESULTS
+
+# Of each experiment the jobs of its plan, how many of them have a stored record, and a digest of
+# all identities; then the jobs of its quick plan and their digest. Records on users' disks are
+# found by these: another digest makes a finished run start again.
+PLANS = {
+    "binary": (36, 36, "c57325af410c831e", 18, "3d3cbcd39125acc5"),
+    "table1": (600, 600, "c36a9c2ad9f2a234", 72, "aff8467754a1ea1a"),
+    "table2": (25, 24, "c77fea6234fb22ff", 25, "86fcb74c69bd2d2f"),
+    "table3": (100, 83, "34bf5084c80781ae", 12, "4020b9ca281beea0"),
+    "figure1": (1, 1, "9461190281b2d5f7", 1, "387a9ccd8af7319f"),
+    "figure2": (3, 3, "f7c6d42b41dae9e9", 3, "9875e816891feb4d"),
+    "figure3": (1, 1, "750e502d1df9daff", 1, "a5f58c969070e53a"),
+    "table1-dequantised": (400, 330, "284adb4bfe1814d1", 48, "8c17485a18553529"),
+    "table1-variants": (1150, 73, "bdfd51b49b3b3802", 46, "76822254f75c2f56"),
+}
+
+
+def identities(name, *, quick):
+    return sorted(
+        job.identity for group in get_experiment(name).plan(Choice(quick)) for job in group
+    )
+
+
+def digest(identities):
+    return hashlib.sha256("\n".join(identities).encode()).hexdigest()[:16]
+
+
+def test_every_experiment_is_here():
+    assert set(PLANS) == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_jobs_are_those_of_the_stored_records(name):
+    n_jobs, n_stored, expected, n_quick, expected_quick = PLANS[name]
+    planned, quick = identities(name, quick=False), identities(name, quick=True)
+    stored = RecordFile(RESULTS / name / "records.jsonl").read()
+    assert set(stored) <= set(planned)  # no record is of a job that nobody plans any more
+    assert len(stored) == n_stored
+    assert (len(planned), digest(planned)) == (n_jobs, expected)
+    assert (len(quick), digest(quick)) == (n_quick, expected_quick)
+
+
+def test_the_short_runs_of_table2_are_laid_out_as_stored():
+    lines = (RESULTS / "table2" / "trials.jsonl").read_text().splitlines()
+    assert trial_table.table(lines) == (RESULTS / "table2" / "trials.md").read_text()
