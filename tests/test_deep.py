@@ -24,7 +24,8 @@ from rnade.training import MODERN, Bank, Member, ShuffledRows, train
 from rnade.training.optim import gpu as gpu_update
 from tests.conftest import FAMILIES
 from tests.interpreter import assert_passes_under_the_interpreter
-from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
+from tests.rounding import assert_accurate, textbook_and_truth
+from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, UNITS, drawn, needs_kernels
 
 # M, B, D, H, L: one of everything; a bank; more units than a tile; more rows than a block.
 SIZES = {
@@ -188,18 +189,6 @@ def moved(t):
     return t.to(DEVICE) if t.dtype == torch.int64 else t.to(DEVICE, torch.float32)
 
 
-def assert_as_good_as_torch(got, plain, right):
-    """Flash-attention's rule: at most twice the error of plain torch in the same precision.
-
-    Some gradients are small sums of large terms: their own size is allowed a few more roundings.
-    """
-    for what, a, b, c in zip(("value", *NAMES), got, plain, right, strict=True):
-        a, b, c = (t.cpu().double() for t in (a, b, c))
-        scale = c.abs().max().clamp_min(1).item()
-        error, plain_error = (a - c).abs().max().item(), (b - c).abs().max().item()
-        assert error <= 2 * plain_error + 1e-5 * scale, what
-
-
 @needs_kernels
 @pytest.mark.parametrize(
     ("name", "activation", "size", "weighted"),
@@ -216,10 +205,8 @@ def test_kernel_values_and_gradients(name, activation, size, weighted, monkeypat
     x, parameters, order = draw(family, size, floor=size == "blocks")
     if size == "blocks":
         monkeypatch.setattr(chunks, "STORED_ELEMENTS", 1)  # 16 rows at a time
-    generator = Generator().manual_seed(1)
-    weights = torch.rand(x.shape[:2], generator=generator, dtype=torch.float64)
-    shape = x.shape[:1] if weighted else x.shape
-    upstream = torch.randn(shape, generator=generator, dtype=torch.float64)
+    weights = drawn(torch.rand, x.shape[:2])
+    upstream = drawn(torch.randn, x.shape[:1] if weighted else x.shape)
 
     def by(backend, weights, order):
         def function(x, p):
@@ -231,13 +218,13 @@ def test_kernel_values_and_gradients(name, activation, size, weighted, monkeypat
 
         return function
 
-    right = with_gradients(by(vectorised, weights, order), x, parameters, upstream)
+    plain = by(vectorised, weights, order)
+    measure = textbook_and_truth(with_gradients, plain, x, parameters, upstream)
     single = Parameters(*map(moved, parameters))
     arguments = (moved(x), single, moved(upstream))
     settings = (moved(weights), moved(order))
-    plain = with_gradients(by(vectorised, *settings), *arguments)
     got = with_gradients(by(gpu, *settings), *arguments)
-    assert_as_good_as_torch(got, plain, right)
+    assert_accurate(got, *measure, ("value", *NAMES), UNITS)
     again = with_gradients(by(gpu, *settings), *arguments)
     assert all(torch.equal(a, b) for a, b in zip(got, again, strict=True))
 

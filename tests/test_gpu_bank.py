@@ -20,14 +20,17 @@ from rnade.training.optim import gpu as gpu_update
 from rnade.training.optim.forms import Counts, Rule, Step, kernels_for
 from tests.conftest import FAMILIES
 from tests.interpreter import assert_passes_under_the_interpreter
+from tests.rounding import assert_accurate, textbook_and_truth
 from tests.test_gpu import (
     CASES,
     DEVICE,
     HAS_TRITON,
     INTERPRETING,
+    NAMES,
     SIZES,
-    assert_as_good_as_torch,
+    UNITS,
     draw,
+    drawn,
     moved,
     needs_kernels,
 )
@@ -78,8 +81,7 @@ def value_and_gradients(function, x, parameters, upstream):
 def prepared(family, size, seed=0):
     """Rows, weights, upstream gradient, parameters and order, in both precisions."""
     x, parameters, order = draw(family, size, seed)
-    generator = Generator().manual_seed(1)
-    weights = torch.rand(x.shape[:2], generator=generator, dtype=torch.float64)
+    weights = drawn(torch.rand, x.shape[:2])
     upstream = torch.tensor([2.0, -3.0], dtype=torch.float64)[: x.shape[0]]
     order_32, *single = moved(order, x, weights, upstream, *parameters)
     return (
@@ -88,20 +90,27 @@ def prepared(family, size, seed=0):
     )
 
 
+def assert_as_by_the_textbook(compute, double, single):
+    """Hold what `compute` gives with the kernels in float32 to plain torch; returns it."""
+    got = compute(gpu, *single)
+    measure = textbook_and_truth(compute, vectorised, *double)
+    assert_accurate(got, *measure, ("value", *NAMES)[: len(got)], UNITS)
+    return got
+
+
 @needs_kernels
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize(("name", "activation", "size"), CASES)
 def test_bank_gradient(name, activation, size, scaled, launches):
-    family = FAMILIES[name]
-    results = []
-    for backend, single in ((vectorised, False), (vectorised, True), (gpu, True)):
-        x, weights, upstream, parameters, order = prepared(family, size)[single]
+    family, double_and_single = FAMILIES[name], prepared(FAMILIES[name], size)
+
+    def compute(backend, x, weights, upstream, parameters, order):
         function = weighted(
             backend, weights, family, activation, order, scale_mean_gradient=scaled
         )
-        results.append(value_and_gradients(function, x, parameters, upstream))
-    right, plain, got = results
-    assert_as_good_as_torch(got, plain, right)
+        return value_and_gradients(function, x, parameters, upstream)
+
+    assert_as_by_the_textbook(compute, *double_and_single)
     assert len(launches) == 1
 
 
@@ -110,17 +119,11 @@ def test_bank_gradient(name, activation, size, scaled, launches):
 def test_bank_terms(name, activation, size, launches):
     family = FAMILIES[name]
     double, single = prepared(family, size)
-    terms = []
-    for backend, (x, _, _, p, order) in (
-        (vectorised, double),
-        (vectorised, single),
-        (gpu, single),
-    ):
-        terms.append(
-            [backend.log_conditionals(Batch(x, order=order), p, Spec(family, activation))]
-        )
-    right, plain, got = ([*t, *[torch.zeros(1)] * 6] for t in terms)
-    assert_as_good_as_torch(got, plain, right)
+
+    def compute(backend, x, weights, upstream, p, order):
+        return [backend.log_conditionals(Batch(x, order=order), p, Spec(family, activation))]
+
+    got = assert_as_by_the_textbook(compute, double, single)
     x, _, _, p, order = single
     summed = gpu.log_prob(Batch(x, order=order), p, Spec(family, activation))
     torch.testing.assert_close(summed, got[0].sum(-1), rtol=1e-6, atol=1e-6)
@@ -132,18 +135,12 @@ def test_bank_of_awkward_sizes(launches, monkeypatch):
     """Primes, a unit past a tile, and K of 1 and 17."""
     monkeypatch.setitem(SIZES, "awkward", (3, 37, 17, 65, True, True))
     for family in (LaplaceMixture(1), GaussianMixture(17)):
-        double, single = prepared(family, "awkward")
-        results = []
-        for backend, (x, weights, _, p, order) in (
-            (vectorised, double),
-            (vectorised, single),
-            (gpu, single),
-        ):
+
+        def compute(backend, x, weights, upstream, p, order, family=family):
             function = weighted(backend, weights, family, "relu", order)
-            ones = torch.ones_like(x[:, 0, 0])
-            results.append(value_and_gradients(function, x, p, ones))
-        right, plain, got = results
-        assert_as_good_as_torch(got, plain, right)
+            return value_and_gradients(function, x, p, torch.ones_like(x[:, 0, 0]))
+
+        assert_as_by_the_textbook(compute, *prepared(family, "awkward"))
     assert len(launches) == 2
 
 

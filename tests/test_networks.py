@@ -16,7 +16,8 @@ from rnade.backends.spec import Spec
 from rnade.batch import Batch
 from rnade.families import Bernoulli, GaussianMixture, LaplaceMixture
 from tests.interpreter import assert_passes_under_the_interpreter
-from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
+from tests.rounding import assert_accurate, textbook_and_truth
+from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, UNITS, needs_kernels
 
 # M, B, D, H, and whether there is a floor. Tiles are 16 to 64 wide.
 SIZES = {
@@ -93,15 +94,12 @@ def test_densities_are_those_of_scipy():
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize(("family", "activation", "size"), CASES)
 def test_kernel_gradient(family, activation, size, scaled):
-    """As near to float64 as plain torch is, in float32."""
-    right = gradients(*draw(family, size), family, activation, scaled)
+    settings = family, activation, scaled
+    measure = textbook_and_truth(gradients, *draw(family, size), *settings)
     single = draw(family, size, torch.float32, DEVICE)
     assert networks_launch.serves(single[2], family)
-    got = gradients(*single, family, activation, scaled)
-    for name, a, b in zip(("value", "W", "c", "V", "b"), got, right, strict=True):
-        torch.testing.assert_close(
-            a.cpu().double(), b, rtol=2e-5, atol=2e-5, msg=lambda text, name=name: name + text
-        )
+    got = gradients(*single, *settings)
+    assert_accurate(got, *measure, ("value", "W", "c", "V", "b"), UNITS)
 
 
 @needs_kernels
