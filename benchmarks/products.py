@@ -29,7 +29,7 @@ def products_alone(shape: Shape) -> Provider:
     dV, turned = np.zeros_like(V), np.zeros((D, P, H), np.float32)
     functions = (
         workers.gemm_address(V.dtype),
-        products.narrow_address(V.dtype) if P >= products.FEWEST_OUTPUTS else 0,
+        products.narrow_address(V.dtype) if products.narrow_pays(P) else 0,
         products.turn_address(V.dtype),
     )
     most = min(max(launch.BLOCK_ELEMENTS // H // 16 * 16, 16), launch.MOST_BLOCK_ROWS)

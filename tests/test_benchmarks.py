@@ -105,8 +105,8 @@ def test_products_alone_do_the_operations_of_a_step_and_no_others(rows, way, mon
 
     of_gemm, of_narrow = (ctypes.cast(f, ctypes.c_void_p).value for f in (gemm, narrow))
     monkeypatch.setattr(workers, "gemm_address", lambda kind: of_gemm)
-    address = of_narrow if way == "narrow" else 0
-    monkeypatch.setattr(kernels, "narrow_address", lambda kind: address)
+    monkeypatch.setattr(kernels, "narrow_address", lambda kind: of_narrow)
+    monkeypatch.setattr(kernels, "narrow_pays", lambda n_outputs: way == "narrow")
     monkeypatch.setattr(products, "kernel_threads", lambda: 1)
     shape = Shape(5, 512, 7)
     alone = products.products_alone(shape)

@@ -23,12 +23,6 @@ SIZES = [
 DTYPES = [np.float32, np.float64]
 BEYOND = 12345.0
 
-wide_vectors = pytest.mark.skipif(
-    not products.narrow_address(np.dtype(np.float32)),
-    reason="needs vectors of 64 bytes (AVX-512)",
-)
-ways = pytest.mark.parametrize("way", ["blas", pytest.param("narrow", marks=wide_vectors)])
-
 
 @numba.njit
 def run(functions, a, b, c, strides, sizes, keep):
@@ -36,7 +30,7 @@ def run(functions, a, b, c, strides, sizes, keep):
     multiply(functions, a.ctypes.data, b.ctypes.data, at, strides, sizes, keep, at)
 
 
-@ways
+@pytest.mark.parametrize("way", ["blas", "narrow"])
 @pytest.mark.parametrize("keep", [0, 1])
 @pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -63,7 +57,6 @@ def test_products_follow_numpy(size, dtype, turned, keep, way):
     assert (C[:, n:] == BEYOND).all()
 
 
-@wide_vectors
 def test_narrow_products_keep_nan_and_infinity():
     a, b = np.ones((2, 3), np.float32), np.ones((3, 5), np.float32)
     a[0, 1], b[2, 4] = np.inf, np.nan
@@ -74,9 +67,15 @@ def test_narrow_products_keep_nan_and_infinity():
         np.testing.assert_array_equal(c, a @ b)
 
 
-def test_short_vectors_leave_the_products_to_blas(monkeypatch):
-    monkeypatch.setattr(config, "CPU_FEATURES", "+avx2,-avx512f")
-    assert products.narrow_address(np.dtype(np.float32)) == 0
+@pytest.mark.parametrize(
+    ("features", "wide"), [("+avx2,-avx512f", False), ("", False), ("+avx2,+avx512f", True)]
+)
+def test_short_vectors_leave_the_products_to_blas(features, wide, monkeypatch):
+    monkeypatch.setattr(config, "CPU_FEATURES", features)
+    products.wide_vectors.cache_clear()
+    found = [products.narrow_pays(n) for n in (1, 16, 17, 60)]
+    products.wide_vectors.cache_clear()
+    assert found == [False, False, wide, wide]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -7,7 +7,7 @@ them is asked for, to differentiate again, they are left to `vectorised`.
 three matrix products a dimension and nothing is computed twice.
 
 The work is spread over `torch.get_num_threads()` threads (see `backends.threads` and `threads`).
-Kernels are compiled when first used, one to three seconds for each, and kept on disk.
+Kernels are compiled when first used, each in a second or less, and kept on disk.
 """
 
 from collections.abc import Sequence

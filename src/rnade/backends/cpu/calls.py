@@ -7,6 +7,7 @@ each is compiled once for a precision, whatever it is combined with, and cached 
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # Numba, not Python, gives the arguments of compiled functions their types.
 
+import gc
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -26,25 +27,33 @@ intrinsic: Callable[[Callable[..., Any]], Any] = _numba.extending.intrinsic
 # "fast" flags would not, and the trainer looks for NaN to skip an update.
 FAST = frozenset({"contract", "reassoc"})
 
+
 # Places in `functions`, the addresses that every kernel is given: BLAS's ?gemm and our narrow
 # product, which is 0 to use BLAS; a transpose; a family's epilogue or draw; two passes over the
 # hidden units.
 PRODUCT, NARROW, TURN, LAST, ADVANCE, RETREAT = range(6)
 
+_OPTIONS: dict[str, Any] = {"fastmath": set(FAST), "error_model": "numpy"}
+
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a kernel on first use, without the interpreter lock, cached on disk if possible."""
     function = inspect.unwrap(function)  # tests wrap every function in checks of its types
-    options = {"nogil": True, "fastmath": set(FAST), "error_model": "numpy"}
+    options = {"nogil": True, "no_cfunc_wrapper": True, **_OPTIONS}
     try:
-        return _numba.njit(cache=True, **options)(function)
+        kernel = _numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        return _numba.njit(**options)(function)
+        kernel = _numba.njit(**options)(function)
+    kernel.compile = _uninterrupted(kernel.compile)
+    return kernel
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a part of kernels that disappears into them, so that its constants fold away."""
-    options = {"nogil": True, "fastmath": set(FAST), "error_model": "numpy"}
+    """Compile a part of kernels that disappears into them, so that its constants fold away.
+
+    Python never calls it: without the wrappers for that it compiles in half the time.
+    """
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_OPTIONS}
     return _numba.njit(forceinline=True, **options)(inspect.unwrap(function))
 
 
@@ -54,7 +63,7 @@ def address_of(function: Callable[..., None], arguments: str, dtype: np.dtype[An
     Parameters
     ----------
     function : callable
-        A module's own function of pointers and whole numbers that returns nothing.
+        A function of pointers and whole numbers that returns nothing; the same object each time.
     arguments : str
         A letter for each argument: "p" a pointer to `dtype`, "i" a whole number.
     dtype : float32 or float64
@@ -64,13 +73,28 @@ def address_of(function: Callable[..., None], arguments: str, dtype: np.dtype[An
     function = inspect.unwrap(function)
     key = (function, arguments, dtype)
     if key not in _functions:
-        options = {"fastmath": set(FAST), "error_model": "numpy"}
+        cfunc = _uninterrupted(_numba.cfunc(signature, cache=True, **_OPTIONS))
         try:
-            _functions[key] = _numba.cfunc(signature, cache=True, **options)(function)
+            _functions[key] = cfunc(function)
         except RuntimeError:  # as in `compiled`
-            _functions[key] = _numba.cfunc(signature, **options)(function)
+            _functions[key] = _numba.cfunc(signature, **_OPTIONS)(function)
     address: int = _functions[key].address
     return address
+
+
+def _uninterrupted(compile_it: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, without garbage collection, which finds nothing and takes a sixth of the time."""
+
+    def compile_at_once(*arguments: Any, **options: Any) -> Any:
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return compile_it(*arguments, **options)
+        finally:
+            if collecting:
+                gc.enable()
+
+    return compile_at_once
 
 
 _functions: dict[Any, Any] = {}  # keeps the compiled code alive
@@ -92,20 +116,57 @@ def call(typing_context, address, arguments):
 
 
 @intrinsic
-def _pointer(typing_context, address, like):
-    """An address as a pointer to numbers of the type of `like`."""
-    kind = types.CPointer(like)
+def pointer_to(typing_context, room):
+    """Pointer to the first number of a contiguous array."""
 
     def generate(context, builder, signature, values):
-        return builder.inttoptr(values[0], context.get_value_type(kind))
+        return context.make_array(room)(context, builder, values[0]).data
 
-    return kind(types.int64, like), generate
+    return types.CPointer(room.dtype)(room), generate
 
 
-@inlined
-def array_at(address, shape, like):
-    """The array of a shape, with numbers of the type of `like`, that lies at an address."""
-    return _numba.carray(_pointer(address, like), shape)
+@intrinsic
+def pointers(typing_context, addresses, like):
+    """A tuple of addresses as pointers to numbers as in the array `like`."""
+    kind = types.UniTuple(types.CPointer(like.dtype), len(addresses))
+
+    def generate(context, builder, signature, values):
+        to = context.get_value_type(kind.dtype)
+        found = [builder.inttoptr(a, to) for a in cgutils.unpack_tuple(builder, values[0])]
+        return context.make_tuple(builder, kind, found)
+
+    return kind(addresses, like), generate
+
+
+@intrinsic
+def whole_numbers(typing_context, pointer):
+    """The pointer as one to 64-bit whole numbers."""
+    kind = types.CPointer(types.int64)
+
+    def generate(context, builder, signature, values):
+        return builder.bitcast(values[0], context.get_value_type(kind))
+
+    return kind(pointer), generate
+
+
+@intrinsic
+def beyond(typing_context, pointer, n):
+    """The pointer n numbers on."""
+
+    def generate(context, builder, signature, values):
+        return builder.gep(values[0], [values[1]])
+
+    return pointer(pointer, types.int64), generate
+
+
+@intrinsic
+def at(typing_context, pointer, i):
+    """Address of the i-th number that a pointer points to."""
+
+    def generate(context, builder, signature, values):
+        return builder.ptrtoint(builder.gep(values[0], [values[1]]), ir.IntType(64))
+
+    return types.int64(pointer, types.int64), generate
 
 
 @intrinsic
@@ -146,25 +207,29 @@ def gemm(typing_context, address, turn_a, turn_b, m, n, k, a, lda, b, ldb, beta,
 
 
 @intrinsic
-def copy_bytes(typing_context, to, origin, n):
-    """Copy n bytes from one address to another; the two places must not overlap."""
+def copy(typing_context, to, begin, address, n):
+    """Copy n numbers from an address to to[begin] and on; the two places must not overlap."""
 
     def generate(context, builder, signature, values):
-        byte = ir.IntType(8).as_pointer()
-        there, here = (builder.inttoptr(value, byte) for value in values[:2])
-        cgutils.raw_memcpy(builder, there, here, values[2], ir.IntType(64)(1))
+        there = builder.gep(values[0], [values[1]])
+        here = builder.inttoptr(values[2], there.type)
+        cgutils.raw_memcpy(builder, there, here, values[3], _item_size(context, there))
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64, types.int64), generate
+    return types.void(to, types.int64, types.int64, types.int64), generate
 
 
 @intrinsic
-def zero_bytes(typing_context, to, n):
-    """Set n bytes from an address on to 0."""
+def clear(typing_context, to, begin, n):
+    """Set the n numbers from to[begin] on to 0."""
 
     def generate(context, builder, signature, values):
-        there = builder.inttoptr(values[0], ir.IntType(8).as_pointer())
-        cgutils.memset(builder, there, values[1], 0)
+        there = builder.gep(values[0], [values[1]])
+        cgutils.memset(builder, there, builder.mul(values[2], _item_size(context, there)), 0)
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), generate
+    return types.void(to, types.int64, types.int64), generate
+
+
+def _item_size(context, pointer):
+    return ir.IntType(64)(context.get_abi_sizeof(pointer.type.pointee))

@@ -20,27 +20,43 @@ The kernels are serial and run side by side: densities and draws over blocks of 
 over chunks of dimensions, both over models. They stop being the right choice for models so small
 (below some 10^5 multiplications) that the call costs more than the work.
 
-Arguments that all kernels share; every array is contiguous:
+Arguments that all kernels share. Arrays are contiguous and given by their addresses: arrays proper
+take longer to compile and, some twenty for a step on a small model, time in each call.
 
     functions : addresses of compiled functions, at the places that `calls` names
-    x : (M or 1, B, D), the rows; one for all models, or each its own
-    parameters : the next seven, in a tuple
-    order : (M or 1, D), the dimension that comes i-th
-    W : (M, D, H), in that order; c : (M, H)
-    rho : (M, D), b : (M, D, P), log_floor : (M, D), by dimension
-    V : (M, D, H, P or more), by dimension; columns beyond P do not count
-    work : room for a thread's blocks, as much as the kernel's `..._size` says
-    activation, flags : codes of `hidden` and `families`
+    parameters : addresses of these
+        order : (M or 1, D), the dimension that comes i-th
+        W : (M, D, H), in that order; c : (M, H)
+        rho : (M, D)
+        V : (M, D, H, P or more), by dimension; columns beyond P do not count
+        b : (M, D, P), log_floor : (M, D), by dimension
+    arrays : addresses of the kernel's own
+    sizes : D, H, P, columns of V, models of `order`; then B and the kernel's own
+    room : numbers for a thread's blocks, as many as the kernel's `..._size` says
+    flags : codes of `families`
     m, low, high : the model and the rows to compute
-    block : rows in a block
 
-Parts of `work` go by the number at which they begin.
+A kernel sees its own model's part of each array. `work` points to the room, and its parts go by
+the number at which they begin.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # Numba, not Python, gives the arguments of compiled functions their types.
 
-from rnade.backends.cpu.calls import ADVANCE, LAST, call, compiled, copy_bytes, inlined, zero_bytes
+from rnade.backends.cpu.calls import (
+    ADVANCE,
+    LAST,
+    at,
+    beyond,
+    call,
+    clear,
+    compiled,
+    copy,
+    inlined,
+    pointer_to,
+    pointers,
+    whole_numbers,
+)
 from rnade.backends.cpu.families import FLOOR, SCRATCH
 from rnade.backends.cpu.hidden import ROWS
 from rnade.backends.cpu.lanes import LANES
@@ -67,32 +83,36 @@ def row_width(H):
 
 
 @inlined
-def at(array, i):
-    """Address of the i-th number of an array."""
-    return array.ctypes.data + i * array.itemsize
-
-
-@inlined
-def clear(work, begin, n):
-    """Set n numbers of the workspace to 0."""
-    zero_bytes(at(work, begin), n * work.itemsize)
-
-
-@inlined
 def copy_row(address, n, width, work, out):
     """Copy n numbers from an address and fill them up to `width` with zeros."""
-    copy_bytes(at(work, out), address, n * work.itemsize)
+    copy(work, out, address, n)
     clear(work, out + n, width - n)
 
 
 @inlined
-def gather(x, m, order, low, R, n, work, xs):
+def parameters_of(parameters, sizes, room, m):
+    """Pointers to one model's order, W, c, rho, V, b and log_floor."""
+    D, H, P, columns, orders = sizes[:5]
+    order, W, c, rho, V, b, log_floor = pointers(parameters, room)
+    return (
+        beyond(whole_numbers(order), m % orders * D),
+        beyond(W, m * D * H),
+        beyond(c, m * H),
+        beyond(rho, m * D),
+        beyond(V, m * D * H * columns),
+        beyond(b, m * D * P),
+        beyond(log_floor, m * D),
+    )
+
+
+@inlined
+def gather(x, D, order, low, R, n, work, xs):
     """The first n dimensions in order of R rows, each dimension's values side by side."""
-    stride, model, sequence = up(R, LANES), m % x.shape[0], m % order.shape[0]
+    stride = up(R, LANES)
     for i in range(n):
-        d = order[sequence, i]
+        d = order[i]
         for r in range(R):
-            work[xs + i * stride + r] = x[model, low + r, d]
+            work[xs + i * stride + r] = x[(low + r) * D + d]
         clear(work, xs + i * stride + R, stride - R)
 
 
@@ -103,19 +123,19 @@ def output_stride(P):
 
 
 @inlined
-def outputs(functions, V, b, m, d, R, work, h, z, ahead):
+def outputs(functions, V, b, sizes, d, R, work, h, z, one, ahead):
     """Write z = h V_d + b_d; `ahead` is the address of what is needed next."""
-    _, D, H, columns = V.shape
-    P, one = b.shape[2], work.dtype.type(1)
-    stride, V_at = output_stride(P), at(V, (m * D + d) * H * columns)
-    copy_bytes(at(work, z), at(b, (m * D + d) * P), P * work.itemsize)
+    _, H, P, columns = sizes[:4]
+    stride = output_stride(P)
+    copy(work, z, at(b, d * P), P)
     rows, done = up(R, LANES), 1
     while done < rows:  # as many rows again as there are
         more = min(done, rows - done)
-        copy_bytes(at(work, z + done * stride), at(work, z), more * stride * work.itemsize)
+        copy(work, z + done * stride, at(work, z), more * stride)
         done += more
-    strides, sizes = (row_width(H), 1, columns, stride), (R, columns, H)
-    multiply(functions, at(work, h), V_at, at(work, z), strides, sizes, one, ahead)
+    strides, shape = (row_width(H), 1, columns, stride), (R, columns, H)
+    V_d = at(V, d * H * columns)
+    multiply(functions, at(work, h), V_d, at(work, z), strides, shape, one, ahead)
 
 
 def density_size(D: int, H: int, P: int, block: int) -> int:
@@ -125,16 +145,21 @@ def density_size(D: int, H: int, P: int, block: int) -> int:
 
 
 @compiled
-def density(functions, x, parameters, block, terms, work, activation, flags, m, low, high):
+def density(functions, parameters, arrays, sizes, room, flags, m, low, high):
     """Algorithm 1: terms[m, low:high, d] = log p(x_d | x_<d).
 
     The h of several dimensions are made together, a few rows at a time, so that a is read from
     and written to the second-level cache once for all of them.
+
+    arrays : x (M or 1, B, D), the rows, one for all models or each its own; terms (M, B, D)
+    sizes : at the end, models of x and rows in a block
     """
-    order, W, c, rho, V, b, log_floor = parameters
     epilogue, advance = functions[LAST], functions[ADVANCE]
-    D, H, P = W.shape[1], W.shape[2], b.shape[2]
-    sequence = m % order.shape[0]
+    D, H, P, columns, _, B, x_models, block = sizes
+    order, W, c, rho, V, b, log_floor = parameters_of(parameters, sizes, room, m)
+    x, terms = pointers(arrays, room)
+    x, terms = beyond(x, m % x_models * B * D), beyond(terms, m * B * D)
+    work, one = pointer_to(room), room.dtype.type(1)
     width, most = row_width(H), up(block, LANES)
     size = most * width
     a = 0
@@ -150,13 +175,13 @@ def density(functions, x, parameters, block, terms, work, activation, flags, m, 
     for start in range(low, high, block):
         R = min(block, high - start)
         R4, R16 = up(R, ROWS), up(R, LANES)
-        gather(x, m, order, start, R, D, work, xs)
+        gather(x, D, order, start, R, D, work, xs)
         clear(work, a, R4 * width)
         for i in range(0, D, GROUP):
             n = min(GROUP, D - i)
             for t in range(n):
                 # The first step takes a from 0 to c, as if c were the weights of a value of 1.
-                row = at(c, m * H) if i + t == 0 else at(W, (m * D + i + t - 1) * H)
+                row = at(c, 0) if i + t == 0 else at(W, (i + t - 1) * H)
                 copy_row(row, H, width, work, w + t * width)
             for r in range(0, R4, STRIP):
                 for t in range(n):
@@ -166,19 +191,17 @@ def density(functions, x, parameters, block, terms, work, activation, flags, m, 
                         (
                             at(work, before + r),
                             at(work, w + t * width),
-                            at(rho, m * D + order[sequence, i + t]),
+                            at(rho, order[i + t]),
                             at(work, a + r * width),
                             at(work, h + t * size + r * width),
                             min(STRIP, R4 - r),
                             width,
-                            activation,
                         ),
                     )
             for t in range(n):
-                d = order[sequence, i + t]
-                following = order[sequence, min(i + t + 1, D - 1)]
-                ahead = at(V, (m * D + following) * H * V.shape[3])
-                outputs(functions, V, b, m, d, R, work, h + t * size, z, ahead)
+                d = order[i + t]
+                ahead = at(V, order[min(i + t + 1, D - 1)] * H * columns)
+                outputs(functions, V, b, sizes, d, R, work, h + t * size, z, one, ahead)
                 own = at(work, xs + (i + t) * R16)
                 call(
                     epilogue,
@@ -186,7 +209,7 @@ def density(functions, x, parameters, block, terms, work, activation, flags, m, 
                         at(work, z),
                         own,
                         own,
-                        at(log_floor, m * D + d) if flags & FLOOR else 0,
+                        at(log_floor, d) if flags & FLOOR else 0,
                         at(work, log_p),
                         0,
                         0,
@@ -199,16 +222,23 @@ def density(functions, x, parameters, block, terms, work, activation, flags, m, 
                     ),
                 )
                 for r in range(R):
-                    terms[m, start + r, d] = work[log_p + r]
+                    terms[(start + r) * D + d] = work[log_p + r]
 
 
 @compiled
-def sample(functions, uniform, noise, parameters, x, work, activation, flags, m, low, high):
-    """x[m, low:high] drawn one dimension after the other from uniform and noise, (M, n, D)."""
-    order, W, c, rho, V, b, log_floor = parameters
+def sample(functions, parameters, arrays, sizes, room, flags, m, low, high):
+    """x[m, low:high] drawn one dimension after the other.
+
+    arrays : uniform, noise and x, (M, B, D)
+    sizes : at the end, numbers from model to model of x
+    """
     draw, advance = functions[LAST], functions[ADVANCE]
-    D, H, P = W.shape[1], W.shape[2], b.shape[2]
-    sequence = m % order.shape[0]
+    D, H, P, columns, _, B, x_stride = sizes
+    order, W, c, rho, V, b, log_floor = parameters_of(parameters, sizes, room, m)
+    uniform, noise, x = pointers(arrays, room)
+    uniform, noise = beyond(uniform, (m * B + low) * D), beyond(noise, (m * B + low) * D)
+    x = beyond(x, m * x_stride + low * D)
+    work, one = pointer_to(room), room.dtype.type(1)
     R = high - low
     R4, R16, width = up(R, ROWS), up(R, LANES), row_width(H)
     a = 0
@@ -223,35 +253,33 @@ def sample(functions, uniform, noise, parameters, x, work, activation, flags, m,
     clear(work, u, 2 * R16)
     for r in range(R16):
         work[drawn + r] = 1  # the first step takes a from 0 to c
-    copy_row(at(c, m * H), H, width, work, w)
+    copy_row(at(c, 0), H, width, work, w)
     for i in range(D):
-        d = order[sequence, i]
+        d = order[i]
         call(
             advance,
             (
                 at(work, drawn),
                 at(work, w),
-                at(rho, m * D + d),
+                at(rho, d),
                 at(work, a),
                 at(work, h),
                 R4,
                 width,
-                activation,
             ),
         )
-        following = order[sequence, min(i + 1, D - 1)]
-        ahead = at(V, (m * D + following) * H * V.shape[3])
-        outputs(functions, V, b, m, d, R, work, h, z, ahead)
+        ahead = at(V, order[min(i + 1, D - 1)] * H * columns)
+        outputs(functions, V, b, sizes, d, R, work, h, z, one, ahead)
         for r in range(R):
-            work[u + r] = uniform[m, low + r, d]
-            work[e + r] = noise[m, low + r, d]
+            work[u + r] = uniform[r * D + d]
+            work[e + r] = noise[r * D + d]
         call(
             draw,
             (
                 at(work, z),
                 at(work, u),
                 at(work, e),
-                at(log_floor, m * D + d) if flags & FLOOR else 0,
+                at(log_floor, d) if flags & FLOOR else 0,
                 at(work, drawn),
                 at(work, scratch),
                 R16,
@@ -261,5 +289,5 @@ def sample(functions, uniform, noise, parameters, x, work, activation, flags, m,
             ),
         )
         for r in range(R):
-            x[m, low + r, d] = work[drawn + r]
-        copy_row(at(W, (m * D + i) * H), H, width, work, w)
+            x[r * D + d] = work[drawn + r]
+        copy_row(at(W, i * H), H, width, work, w)

@@ -131,85 +131,63 @@ def _slope_of_kernel(u, shape):
     return where_less(_magnitude(u), bound, slope, zero * u)
 
 
-@inlined
-def _mixture(
-    z, x, weight, log_floor, log_p, dz, sums, dx, scratch, R, P, stride, flags, shape, constant
-):
-    """Epilogue of the mixtures: the paper's appendix, with its slips mended."""
-    K = P // 3
-    # Scratch holds, 16 numbers for each component: z_alpha, then u in the place of mu, 1 / sigma
-    # in that of z_sigma, then d log sigma / d z_sigma and the log of alpha times density.
-    n = K * LANES
-    mu_at, sigma_at, slope_at, term_at = n, 2 * n, 3 * n, 4 * n
-    for s in range(0, R, LANES):
-        _columns(z, s, stride, scratch)
-        x_s = load(x, s)
-        largest_alpha = like(x_s, -math.inf)
-        for k in range(0, n, LANES):
-            z_alpha = load(scratch, k)
-            largest_alpha = where_less(largest_alpha, z_alpha, z_alpha, largest_alpha)
-        largest = like(x_s, -math.inf)
-        for k in range(0, n, LANES):
-            # Without its largest, which could be large enough to swallow the rest of a term.
-            z_alpha = load(scratch, k) - largest_alpha
-            log_sigma, precision, slope = _scale(load(scratch, sigma_at + k), log_floor, flags)
-            u = _clamp((x_s - load(scratch, mu_at + k)) * precision, U_BOUND)
-            term = z_alpha + _log_kernel(u, shape) - log_sigma
-            largest = where_less(largest, term, term, largest)
-            store(scratch, k, z_alpha)
-            store(scratch, mu_at + k, u)
-            store(scratch, sigma_at + k, precision)
-            store(scratch, slope_at + k, slope)
-            store(scratch, term_at + k, term)
-        total, total_alpha = like(x_s, 0.0), like(x_s, 0.0)
-        for k in range(0, n, LANES):
-            term = exp(load(scratch, term_at + k) - largest)
-            alpha = exp(load(scratch, k))
-            total = total + term
-            total_alpha = total_alpha + alpha
-            store(scratch, term_at + k, term)
-            store(scratch, k, alpha)
-        store(log_p, s, largest + (log(total) - log(total_alpha)) - like(x_s, constant))
-        if flags & GRADIENT:
-            share, share_alpha = load(weight, s) / total, load(weight, s) / total_alpha
-            dx_s = like(x_s, 0.0)
-            for k in range(K):
-                at = k * LANES
-                u, precision = load(scratch, mu_at + at), load(scratch, sigma_at + at)
-                pi = load(scratch, term_at + at) * share  # responsibility, times the weight
-                d_log_kernel = _slope_of_kernel(u, shape)
-                dx_k = pi * d_log_kernel * precision
-                dx_s = dx_s + dx_k
-                d_mu = like(x_s, 0.0) - (pi * d_log_kernel if flags & SCALE_MEAN else dx_k)
-                d_log_sigma = (like(x_s, -1.0) - u * d_log_kernel) * pi
-                _put(pi - load(scratch, at) * share_alpha, at, scratch, sums)
-                _put(d_mu, mu_at + at, scratch, sums)
-                _put(d_log_sigma * load(scratch, slope_at + at), sigma_at + at, scratch, sums)
-            _rows(scratch, dz, s, stride)
-            store(dx, s, dx_s)
-
-
 def _mixture_epilogue(shape: int, constant: float) -> Callable[..., None]:
     """The epilogue of mixtures of one shape: `constant` is what `_log_kernel` leaves out."""
 
     def epilogue(z, x, weight, log_floor, log_p, dz, sums, dx, scratch, R, P, stride, flags):
-        _mixture(
-            z,
-            x,
-            weight,
-            log_floor,
-            log_p,
-            dz,
-            sums,
-            dx,
-            scratch,
-            R,
-            P,
-            stride,
-            flags,
-            shape,
-            constant,
-        )
+        """The paper's appendix, with its slips mended."""
+        K = P // 3
+        # Scratch holds, 16 numbers for each component: z_alpha, then u in the place of mu,
+        # 1 / sigma in that of z_sigma, then d log sigma / d z_sigma and the log of alpha times
+        # density.
+        n = K * LANES
+        mu_at, sigma_at, slope_at, term_at = n, 2 * n, 3 * n, 4 * n
+        for s in range(0, R, LANES):
+            _columns(z, s, stride, scratch)
+            x_s = load(x, s)
+            largest_alpha = like(x_s, -math.inf)
+            for k in range(0, n, LANES):
+                z_alpha = load(scratch, k)
+                largest_alpha = where_less(largest_alpha, z_alpha, z_alpha, largest_alpha)
+            largest = like(x_s, -math.inf)
+            for k in range(0, n, LANES):
+                # Without its largest, which could be large enough to swallow the rest of a term.
+                z_alpha = load(scratch, k) - largest_alpha
+                log_sigma, precision, slope = _scale(load(scratch, sigma_at + k), log_floor, flags)
+                u = _clamp((x_s - load(scratch, mu_at + k)) * precision, U_BOUND)
+                term = z_alpha + _log_kernel(u, shape) - log_sigma
+                largest = where_less(largest, term, term, largest)
+                store(scratch, k, z_alpha)
+                store(scratch, mu_at + k, u)
+                store(scratch, sigma_at + k, precision)
+                store(scratch, slope_at + k, slope)
+                store(scratch, term_at + k, term)
+            total, total_alpha = like(x_s, 0.0), like(x_s, 0.0)
+            for k in range(0, n, LANES):
+                term = exp(load(scratch, term_at + k) - largest)
+                alpha = exp(load(scratch, k))
+                total = total + term
+                total_alpha = total_alpha + alpha
+                store(scratch, term_at + k, term)
+                store(scratch, k, alpha)
+            store(log_p, s, largest + (log(total) - log(total_alpha)) - like(x_s, constant))
+            if flags & GRADIENT:
+                share, share_alpha = load(weight, s) / total, load(weight, s) / total_alpha
+                dx_s = like(x_s, 0.0)
+                for k in range(K):
+                    at = k * LANES
+                    u, precision = load(scratch, mu_at + at), load(scratch, sigma_at + at)
+                    pi = load(scratch, term_at + at) * share  # responsibility, times the weight
+                    d_log_kernel = _slope_of_kernel(u, shape)
+                    dx_k = pi * d_log_kernel * precision
+                    dx_s = dx_s + dx_k
+                    d_mu = like(x_s, 0.0) - (pi * d_log_kernel if flags & SCALE_MEAN else dx_k)
+                    d_log_sigma = (like(x_s, -1.0) - u * d_log_kernel) * pi
+                    _put(pi - load(scratch, at) * share_alpha, at, scratch, sums)
+                    _put(d_mu, mu_at + at, scratch, sums)
+                    _put(d_log_sigma * load(scratch, slope_at + at), sigma_at + at, scratch, sums)
+                _rows(scratch, dz, s, stride)
+                store(dx, s, dx_s)
 
     return epilogue
 

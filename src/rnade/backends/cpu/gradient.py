@@ -2,33 +2,48 @@
 
 See `density` for what is computed and for the arguments that all kernels share. A chunk
 starts from its own a = c + x_<s W_<s; `join` then adds what a chunk's gradient of that a gives to
-the dimensions before it. Both take the `addresses` and `sizes` from which `arrays_at` makes the
-arrays: to pass twenty arrays takes time that shows in a step on a small model. Besides:
+the dimensions before it. Both take
 
-    weights : (M or 1, B, D or 1), what each row's or each term's log density is multiplied by
-    dW (in order), dc, drho, dV, db : like the parameters, written by the first rows and added to
-        by others
-    dx : (M, B, D), written
-    dV_turned : (M, D, P, H), or empty to do without it
-        Room for dV transposed. In that form BLAS is half as fast again, which pays for transposing
-        at the end if there are several blocks of rows.
-    carried : (M, chunks, rows, H), each chunk's gradient of the a that it starts from
-    total : (M,), written: sum of weights times log densities
+    arrays : addresses of these, 0 where not needed
+        x : (M or 1, B, D), the rows; one for all models, or each its own
+        weights : (M or 1, B, D or 1), what each row's or each term's log density is multiplied by
+        dW (in order), dc, drho, dV, db : like the parameters, written by the first rows and added
+            to by others
+        dx : (M, B, D), written
+        dV_turned : (M, D, P, H)
+            Room for dV transposed. In that form BLAS is half as fast again, which pays for
+            transposing at the end if there are several blocks of rows.
+        carried : (M, chunks, rows, H), each chunk's gradient of the a that it starts from
+        total : (M,), written: sum of weights times log densities
+    sizes : at the end, models of x, models and columns of weights, chunks, rows of carried,
+        whether there is dV_turned
     want : what a gradient is wanted of, codes WANT_...
+    block : rows in a block
     chunk, chunks : which of how many chunks of dimensions
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # Numba, not Python, gives the arguments of compiled functions their types.
 
-from rnade.backends.cpu.calls import PRODUCT, array_at, call, compiled, copy_bytes, gemm, inlined
-from rnade.backends.cpu.density import (
+from rnade.backends.cpu.calls import (
+    PRODUCT,
     at,
+    beyond,
+    call,
     clear,
+    compiled,
+    copy,
+    gemm,
+    inlined,
+    pointer_to,
+    pointers,
+)
+from rnade.backends.cpu.density import (
     copy_row,
     gather,
     output_stride,
     outputs,
+    parameters_of,
     row_width,
     up,
 )
@@ -43,29 +58,22 @@ WANT_V, WANT_HIDDEN, WANT_X = 1, 2, 4
 
 
 @inlined
-def arrays_at(addresses, sizes, work):
-    """The arrays that the kernels take, from their addresses; those of address 0 are not there."""
-    M, B, D, H, P, chunks, rows, x_models, w_models, w_terms, orders, several = sizes
-    like = work.dtype.type(0)
+def arrays_of(arrays, sizes, room, m):
+    """Pointers to one model's part of each of the arrays."""
+    D, H, P, _, _, B, x_models, w_models, w_terms, chunks, rows, _ = sizes
+    x, weights, dW, dc, drho, dV, db, dx, dV_turned, carried, total = pointers(arrays, room)
     return (
-        array_at(addresses[0], (x_models, B, D), like),
-        array_at(addresses[1], (w_models, B, w_terms), like),
-        array_at(addresses[2], (orders, D), 0),
-        array_at(addresses[3], (M, D, H), like),
-        array_at(addresses[4], (M, H), like),
-        array_at(addresses[5], (M, D), like),
-        array_at(addresses[6], (M, D, H, P), like),
-        array_at(addresses[7], (M, D, P), like),
-        array_at(addresses[8], (M, D), like),
-        array_at(addresses[9], (M, D, H), like),
-        array_at(addresses[10], (M, H), like),
-        array_at(addresses[11], (M, D), like),
-        array_at(addresses[12], (M, D, H, P), like),
-        array_at(addresses[13], (M, D, P), like),
-        array_at(addresses[14], (M, B, D), like),
-        array_at(addresses[15], (M, D * several, P, H), like),
-        array_at(addresses[16], (M, chunks, rows, H), like),
-        array_at(addresses[17], (M,), like),
+        beyond(x, m % x_models * B * D),
+        beyond(weights, m % w_models * B * w_terms),
+        beyond(dW, m * D * H),
+        beyond(dc, m * H),
+        beyond(drho, m * D),
+        beyond(dV, m * D * H * P),
+        beyond(db, m * D * P),
+        beyond(dx, m * B * D),
+        beyond(dV_turned, m * D * H * P),
+        beyond(carried, m * chunks * rows * H),
+        beyond(total, m),
     )
 
 
@@ -76,10 +84,9 @@ def chunk_begin(chunk, chunks, D):
 
 
 @inlined
-def checkpoint(product, W, c, m, begin, end, R, work, xs, states, size):
+def checkpoint(product, W, c, H, begin, end, R, work, xs, states, size, one):
     """Write a at the last dimension of each stretch of a chunk, rows and units padded by 0."""
-    _, D, H = W.shape
-    width, R16, one = row_width(H), up(R, LANES), work.dtype.type(1)
+    width, R16 = row_width(H), up(R, LANES)
     done, n = 0, 0
     for s in range(begin, end, CHECKPOINT):
         last = min(s + CHECKPOINT, end) - 1
@@ -87,11 +94,11 @@ def checkpoint(product, W, c, m, begin, end, R, work, xs, states, size):
         if n == 0:
             clear(work, state, size)
             for r in range(R):
-                copy_bytes(at(work, state + r * width), at(c, m * H), H * work.itemsize)
+                copy(work, state + r * width, at(c, 0), H)
         else:
-            copy_bytes(at(work, state), at(work, state - size), size * work.itemsize)
+            copy(work, state, at(work, state - size), size)
         if last > done:
-            W_at, x_at = at(W, (m * D + done) * H), at(work, xs + done * R16)
+            W_at, x_at = at(W, done * H), at(work, xs + done * R16)
             n_new, a_at = last - done, at(work, state)
             gemm(product, False, True, H, R, n_new, W_at, H, x_at, R16, one, a_at, width)
         done, n = last, n + 1
@@ -106,22 +113,18 @@ def gradient_size(D: int, H: int, P: int, block: int, chunks: int) -> int:
 
 
 @compiled
-def gradient(
-    functions, addresses, sizes, work, activation, flags, want, m, low, high, block, chunk
-):
+def gradient(functions, parameters, arrays, sizes, room, flags, want, m, low, high, block, chunk):
     """Algorithm 2 for the dimensions of one chunk and the rows from low to high.
 
     Returns the chunk's sum of weights times log densities.
     """
     product, narrow, turn, epilogue, advance, retreat = functions
-    arrays = arrays_at(addresses, sizes, work)
-    x, weights, order, W, c, rho, V, b, log_floor = arrays[:9]
-    dW, dc, drho, dV, db, dx, dV_turned, carried, total = arrays[9:]
-    _, D, H, P = V.shape
-    chunks = sizes[5]
-    sequence, weighting = m % order.shape[0], m % weights.shape[0]
+    D, H, P, _, _, B, _, _, w_terms, chunks, rows, turned = sizes
+    order, W, c, rho, V, b, log_floor = parameters_of(parameters, sizes, room, m)
+    own = arrays_of(arrays, sizes, room, m)
+    x, weights, dW, dc, drho, dV, db, dx, dV_turned, carried, total = own
+    work, one, zero = pointer_to(room), room.dtype.type(1), room.dtype.type(0)
     begin, end = chunk_begin(chunk, chunks, D), chunk_begin(chunk + 1, chunks, D)
-    one, zero = work.dtype.type(1), work.dtype.type(0)
     back = want & (WANT_HIDDEN | WANT_X) != 0
     width, most, stride = row_width(H), up(block, LANES), output_stride(P)
     a = 0
@@ -144,38 +147,39 @@ def gradient(
     states = V_turned + P * width
     clear(work, zeros, most)
     if low == 0:
-        dW[m, begin:end] = 0
+        clear(dW, begin * H, (end - begin) * H)
         for i in range(begin, end):
-            drho[m, order[sequence, i]] = 0
-            db[m, order[sequence, i]] = 0
+            d = order[i]
+            drho[d] = 0
+            clear(db, d * P, P)
         if chunk == 0:
-            dc[m] = 0
+            clear(dc, 0, H)
     value = 0.0
     for start in range(low, high, block):
         R = min(block, high - start)
         R4, R16 = up(R, ROWS), up(R, LANES)
         size = R4 * width
         keep = zero if start == 0 else one
-        gather(x, m, order, start, R, end, work, xs)
-        checkpoint(product, W, c, m, begin, end, R, work, xs, states, size)
+        gather(x, D, order, start, R, end, work, xs)
+        checkpoint(product, W, c, H, begin, end, R, work, xs, states, size, one)
         clear(work, da, size)
         clear(work, dh, size)
         clear(work, weight, R16)
         for i in range(end - 1, begin - 1, -1):
-            d = order[sequence, i]
-            rho_at, V_at = at(rho, m * D + d), at(V, (m * D + d) * H * P)
-            V_next = at(V, (m * D + order[sequence, max(i - 1, begin)]) * H * P)
+            d = order[i]
+            rho_at, V_at = at(rho, d), at(V, d * H * P)
+            V_next = at(V, order[max(i - 1, begin)] * H * P)
             if i == end - 1 or (i - begin) % CHECKPOINT == CHECKPOINT - 1:
                 state = states + (i - begin) // CHECKPOINT * size
-                copy_bytes(at(work, a), at(work, state), size * work.itemsize)
+                copy(work, a, at(work, state), size)
                 clear(work, w, width)
                 still = (at(work, zeros), at(work, w), rho_at)
-                call(advance, (*still, at(work, a), at(work, h), R4, width, activation))
-            dV_at = at(dV, (m * D + d) * H * P) if want & WANT_V else V_at
-            outputs(functions, V, b, m, d, R, work, h, z, dV_at)
-            if i == end - 1 or weights.shape[2] > 1:
+                call(advance, (*still, at(work, a), at(work, h), R4, width))
+            dV_at = at(dV, d * H * P) if want & WANT_V else V_at
+            outputs(functions, V, b, sizes, d, R, work, h, z, one, dV_at)
+            if i == end - 1 or w_terms > 1:
                 for r in range(R):
-                    work[weight + r] = weights[weighting, start + r, d % weights.shape[2]]
+                    work[weight + r] = weights[(start + r) * w_terms + d % w_terms]
             clear(work, sums, P * LANES)
             call(
                 epilogue,
@@ -183,7 +187,7 @@ def gradient(
                     at(work, z),
                     at(work, xs + i * R16),
                     at(work, weight),
-                    at(log_floor, m * D + d) if flags & FLOOR else 0,
+                    at(log_floor, d) if flags & FLOOR else 0,
                     at(work, log_p),
                     at(work, dz),
                     at(work, sums),
@@ -201,13 +205,13 @@ def gradient(
                 part = zero
                 for t in range(LANES):
                     part += work[sums + k * LANES + t]
-                db[m, d, k] += part
+                db[d * P + k] += part
             h_at, dz_at = at(work, h), at(work, dz)
-            if want & WANT_V and dV_turned.shape[1] == D:
-                out = at(dV_turned, (m * D + d) * H * P)
+            if want & WANT_V and turned != 0:
+                out = at(dV_turned, d * H * P)
                 gemm(product, False, True, H, P, R, h_at, width, dz_at, stride, keep, out, H)
-                if start + R == x.shape[1]:
-                    call(turn, (out, at(dV, (m * D + d) * H * P), P, H, P))
+                if start + R == B:
+                    call(turn, (out, dV_at, P, H, P))
             elif want & WANT_V:
                 strides, shape = (1, width, stride, P), (H, P, R)
                 multiply(functions, h_at, dz_at, dV_at, strides, shape, keep, V_next)
@@ -215,18 +219,18 @@ def gradient(
                 for r in range(R):
                     part = work[own_dx + r]
                     for j in range(H):
-                        part += work[da + r * width + j] * W[m, i, j]
-                    dx[m, start + r, d] = part
+                        part += work[da + r * width + j] * W[i * H + j]
+                    dx[(start + r) * D + d] = part
             # Then to the dimension before; before the chunk's first one, by a step of 0.
             j = i - 1 if i > begin else i
             values = xs + j * R16 if i > begin else zeros
-            copy_row(at(W, (m * D + j) * H), H, width, work, w)
-            rho_before = at(rho, m * D + order[sequence, j])
+            copy_row(at(W, j * H), H, width, work, w)
+            rho_before = at(rho, order[j])
             if not back:
                 for r in range(R16):
                     work[own_dx + r] = -work[values + r]
                 step = (at(work, own_dx), at(work, w), rho_before)
-                call(advance, (*step, at(work, a), at(work, h), R4, width, activation))
+                call(advance, (*step, at(work, a), at(work, h), R4, width))
                 continue
             dh_at = at(work, dh)
             if narrow != 0:
@@ -254,18 +258,17 @@ def gradient(
                         at(work, parts),
                         min(R4 - r, SUMMED_ROWS),
                         width,
-                        activation,
                     ),
                 )
                 if i > begin:
                     for t in range(H):
-                        dW[m, j, t] += work[dw + t]
+                        dW[j * H + t] += work[dw + t]
             for t in range(LANES):
-                drho[m, d] += work[parts + t]
+                drho[d] += work[parts + t]
         if back and chunks > 1:
             for r in range(R):
-                row = ((m * chunks + chunk) * carried.shape[2] + start - low + r) * H
-                copy_bytes(at(carried, row), at(work, da + r * width), H * work.itemsize)
+                row = (chunk * rows + start - low + r) * H
+                copy(carried, row, at(work, da + r * width), H)
         elif back:
             for first in range(0, R, LANES):  # by sixteens, which keeps rounding errors small
                 clear(work, dw, H)
@@ -273,9 +276,9 @@ def gradient(
                     for j in range(H):
                         work[dw + j] += work[da + r * width + j]
                 for j in range(H):
-                    dc[m, j] += work[dw + j]
+                    dc[j] += work[dw + j]
     if chunks == 1:
-        total[m] = value
+        total[0] = value
     return value
 
 
@@ -285,43 +288,42 @@ def join_size(D: int, H: int, rows: int) -> int:
 
 
 @compiled
-def join(functions, addresses, sizes, work, want, m, low, high, value):
+def join(functions, parameters, arrays, sizes, room, want, m, low, high, value):
     """Add what the gradient of a at each chunk's start gives to the dimensions before it.
 
     `value` is the sum of what the chunks returned.
     """
     product = functions[PRODUCT]
-    arrays = arrays_at(addresses, sizes, work)
-    x, order, W, dW, dc = arrays[0], arrays[2], arrays[3], arrays[9], arrays[10]
-    dx, carried, total = arrays[14], arrays[16], arrays[17]
-    total[m] = value
+    D, H, _, _, _, _, _, _, _, chunks, rows, _ = sizes
+    order, W = parameters_of(parameters, sizes, room, m)[:2]
+    x, _, dW, dc, _, _, _, dx, _, carried, total = arrays_of(arrays, sizes, room, m)
+    work, one, zero = pointer_to(room), room.dtype.type(1), room.dtype.type(0)
+    total[0] = value
     if want & (WANT_HIDDEN | WANT_X) == 0:
         return
-    _, chunks, rows, H = carried.shape
-    D, R, sequence = order.shape[1], high - low, m % order.shape[0]
-    one, zero = work.dtype.type(1), work.dtype.type(0)
+    R = high - low
     R16 = up(R, LANES)
     xs, part = 0, D * R16
-    gather(x, m, order, low, R, D, work, xs)
+    gather(x, D, order, low, R, D, work, xs)
     for chunk in range(chunks - 1, 0, -1):
         begin, end = chunk_begin(chunk - 1, chunks, D), chunk_begin(chunk, chunks, D)
         n = end - begin
-        da, x_at = at(carried, (m * chunks + chunk) * rows * H), at(work, xs + begin * R16)
-        dW_at = at(dW, (m * D + begin) * H)
+        da, x_at = at(carried, chunk * rows * H), at(work, xs + begin * R16)
+        dW_at = at(dW, begin * H)
         gemm(product, False, False, H, n, R, da, H, x_at, R16, one, dW_at, H)
         if want & WANT_X:
-            W_at, out = at(W, (m * D + begin) * H), at(work, part)
+            W_at, out = at(W, begin * H), at(work, part)
             gemm(product, True, False, n, R, H, W_at, H, da, H, zero, out, n)
             for r in range(R):
                 for i in range(n):
-                    dx[m, low + r, order[sequence, begin + i]] += work[part + r * n + i]
+                    dx[(low + r) * D + order[begin + i]] += work[part + r * n + i]
         for r in range(R):
             for j in range(H):
-                carried[m, chunk - 1, r, j] += carried[m, chunk, r, j]
+                carried[((chunk - 1) * rows + r) * H + j] += carried[(chunk * rows + r) * H + j]
     for first in range(0, R, LANES):  # by sixteens, as above
         clear(work, part, H)
         for r in range(first, min(first + LANES, R)):
             for j in range(H):
-                work[part + j] += carried[m, 0, r, j]
+                work[part + j] += carried[r * H + j]
         for j in range(H):
-            dc[m, j] += work[part + j]
+            dc[j] += work[part + j]

@@ -11,6 +11,8 @@ and dh in rows of padding, w and dh in columns of padding) and so changes nothin
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # Numba, not Python, gives the arguments of compiled functions their types.
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -47,43 +49,39 @@ def _through(dh, psi, h, activation):
     return dh
 
 
-@inlined
-def _advance_all(x, w, rho, a, h, R, H, activation):
-    r = splat(rho[0])
-    for i in range(0, R, ROWS):
-        x0, x1, x2, x3 = splat(x[i]), splat(x[i + 1]), splat(x[i + 2]), splat(x[i + 3])
-        i0, i1, i2, i3 = i * H, (i + 1) * H, (i + 2) * H, (i + 3) * H
-        for j in range(0, H, LANES):
-            # All is read before anything is written: what a write might change must wait for it.
-            w_j = load(w, j)
-            a0, a1, a2, a3 = load(a, i0 + j), load(a, i1 + j), load(a, i2 + j), load(a, i3 + j)
-            a0, a1, a2, a3 = a0 + x0 * w_j, a1 + x1 * w_j, a2 + x2 * w_j, a3 + x3 * w_j
-            store(a, i0 + j, a0)
-            store(a, i1 + j, a1)
-            store(a, i2 + j, a2)
-            store(a, i3 + j, a3)
-            store(h, i0 + j, _unit(r * a0, activation))
-            store(h, i1 + j, _unit(r * a1, activation))
-            store(h, i2 + j, _unit(r * a2, activation))
-            store(h, i3 + j, _unit(r * a3, activation))
+@cache
+def _advance(activation: int) -> Callable[..., None]:
+    """Step on for one activation; the others are not compiled with it."""
 
+    def advance(x, w, rho, a, h, R, H):
+        """Carry a one dimension on, a += x w, and make h = g(rho a).
 
-def _advance(x, w, rho, a, h, R, H, activation):
-    """Carry a one dimension on, a += x w, and make h = g(rho a).
+        Parameters
+        ----------
+        x : (R,)
+        w : (H,)
+        rho : one number
+        a, h : (R, H), changed
+        """
+        r = splat(rho[0])
+        for i in range(0, R, ROWS):
+            x0, x1, x2, x3 = splat(x[i]), splat(x[i + 1]), splat(x[i + 2]), splat(x[i + 3])
+            i0, i1, i2, i3 = i * H, (i + 1) * H, (i + 2) * H, (i + 3) * H
+            for j in range(0, H, LANES):
+                # All is read before anything is written: what a write might change must wait.
+                w_j = load(w, j)
+                a0, a1, a2, a3 = load(a, i0 + j), load(a, i1 + j), load(a, i2 + j), load(a, i3 + j)
+                a0, a1, a2, a3 = a0 + x0 * w_j, a1 + x1 * w_j, a2 + x2 * w_j, a3 + x3 * w_j
+                store(a, i0 + j, a0)
+                store(a, i1 + j, a1)
+                store(a, i2 + j, a2)
+                store(a, i3 + j, a3)
+                store(h, i0 + j, _unit(r * a0, activation))
+                store(h, i1 + j, _unit(r * a1, activation))
+                store(h, i2 + j, _unit(r * a2, activation))
+                store(h, i3 + j, _unit(r * a3, activation))
 
-    Parameters
-    ----------
-    x : (R,)
-    w : (H,)
-    rho : one number
-    a, h : (R, H), changed
-    """
-    if activation == _RELU:
-        _advance_all(x, w, rho, a, h, R, H, _RELU)
-    elif activation == _SIGMOID:
-        _advance_all(x, w, rho, a, h, R, H, _SIGMOID)
-    else:
-        _advance_all(x, w, rho, a, h, R, H, _IDENTITY)
+    return advance
 
 
 @inlined
@@ -99,57 +97,53 @@ def _retreat_at(at, x, w, rho, rho_before, dh, a, da, h, activation):
     return dpsi * a_at, x * da_at
 
 
-@inlined
-def _retreat_all(x, w, rho, rho_before, dh, a, da, h, dw, drho, R, H, activation):
-    r, s = splat(rho[0]), splat(rho_before[0])
-    total = load(drho, 0)
-    for i in range(0, R, ROWS):
-        x0, x1, x2, x3 = splat(x[i]), splat(x[i + 1]), splat(x[i + 2]), splat(x[i + 3])
-        rows = like(r, 0.0)  # summed by rows first, which keeps rounding errors small
-        for j in range(0, H, LANES):
-            w_j, at = load(w, j), i * H + j
-            t0, d0 = _retreat_at(at, x0, w_j, r, s, dh, a, da, h, activation)
-            t1, d1 = _retreat_at(at + H, x1, w_j, r, s, dh, a, da, h, activation)
-            t2, d2 = _retreat_at(at + 2 * H, x2, w_j, r, s, dh, a, da, h, activation)
-            t3, d3 = _retreat_at(at + 3 * H, x3, w_j, r, s, dh, a, da, h, activation)
-            rows = rows + ((t0 + t1) + (t2 + t3))
-            store(dw, j, load(dw, j) + ((d0 + d1) + (d2 + d3)))
-        total = total + rows
-    store(drho, 0, total)
+@cache
+def _retreat(activation: int) -> Callable[..., None]:
+    """Step back for one activation."""
+
+    def retreat(x, w, rho, rho_before, dh, a, da, h, dw, drho, R, H):
+        """Gradient through one dimension's hidden units, then back to the dimension before.
+
+        Parameters
+        ----------
+        x : (R,)
+            Values of the dimension before.
+        w : (H,)
+            Its weights.
+        rho, rho_before : one number each
+        dh : (R, H)
+            Gradient of h.
+        a, da, h : (R, H), changed
+            On entry a and h are this dimension's, and da the gradient of the a that comes after.
+        dw : (H,), added to
+            Gradient of w.
+        drho : (16,), added to
+            Parts that sum to the gradient of rho.
+        """
+        r, s = splat(rho[0]), splat(rho_before[0])
+        total = load(drho, 0)
+        for i in range(0, R, ROWS):
+            x0, x1, x2, x3 = splat(x[i]), splat(x[i + 1]), splat(x[i + 2]), splat(x[i + 3])
+            rows = like(r, 0.0)  # summed by rows first, which keeps rounding errors small
+            for j in range(0, H, LANES):
+                w_j, at = load(w, j), i * H + j
+                t0, d0 = _retreat_at(at, x0, w_j, r, s, dh, a, da, h, activation)
+                t1, d1 = _retreat_at(at + H, x1, w_j, r, s, dh, a, da, h, activation)
+                t2, d2 = _retreat_at(at + 2 * H, x2, w_j, r, s, dh, a, da, h, activation)
+                t3, d3 = _retreat_at(at + 3 * H, x3, w_j, r, s, dh, a, da, h, activation)
+                rows = rows + ((t0 + t1) + (t2 + t3))
+                store(dw, j, load(dw, j) + ((d0 + d1) + (d2 + d3)))
+            total = total + rows
+        store(drho, 0, total)
+
+    return retreat
 
 
-def _retreat(x, w, rho, rho_before, dh, a, da, h, dw, drho, R, H, activation):
-    """Gradient through one dimension's hidden units, then back to the dimension before.
-
-    Parameters
-    ----------
-    x : (R,)
-        Values of the dimension before.
-    w : (H,)
-        Its weights.
-    rho, rho_before : one number each
-    dh : (R, H)
-        Gradient of h.
-    a, da, h : (R, H), changed
-        On entry a and h are this dimension's, and da the gradient of the a that comes after it.
-    dw : (H,), added to
-        Gradient of w.
-    drho : (16,), added to
-        Parts that sum to the gradient of rho.
-    """
-    if activation == _RELU:
-        _retreat_all(x, w, rho, rho_before, dh, a, da, h, dw, drho, R, H, _RELU)
-    elif activation == _SIGMOID:
-        _retreat_all(x, w, rho, rho_before, dh, a, da, h, dw, drho, R, H, _SIGMOID)
-    else:
-        _retreat_all(x, w, rho, rho_before, dh, a, da, h, dw, drho, R, H, _IDENTITY)
+def advance_address(activation: Activation, dtype: np.dtype[Any]) -> int:
+    """Address of the step on for one activation and precision."""
+    return address_of(_advance(CODES[activation]), "pppppii", dtype)
 
 
-def advance_address(dtype: np.dtype[Any]) -> int:
-    """Address of `_advance` for one precision."""
-    return address_of(_advance, "pppppiii", dtype)
-
-
-def retreat_address(dtype: np.dtype[Any]) -> int:
-    """Address of `_retreat` for one precision."""
-    return address_of(_retreat, "ppppppppppiii", dtype)
+def retreat_address(activation: Activation, dtype: np.dtype[Any]) -> int:
+    """Address of the step back for one activation and precision."""
+    return address_of(_retreat(CODES[activation]), "ppppppppppii", dtype)

@@ -23,7 +23,7 @@ from rnade.backends.cpu.families import FLOOR, GRADIENT, SCALE_MEAN, draw_addres
 from rnade.backends.cpu.gradient import WANT_HIDDEN, WANT_V, WANT_X
 from rnade.backends.cpu.lanes import LANES
 from rnade.backends.parameters import Parameters
-from rnade.backends.spec import Spec
+from rnade.backends.spec import Activation, Spec
 from rnade.backends.threads import kernel_threads
 from rnade.batch import Batch
 from rnade.chunks import rows_at_a_time
@@ -67,7 +67,7 @@ class Problem:
         self.flags = (0 if log_floor is None else FLOOR) | (
             SCALE_MEAN if spec.scale_mean_gradient else 0
         )
-        self.activation = hidden.CODES[spec.activation]
+        self.activation = spec.activation
         sizes: tuple[int, ...] = V.shape
         self.models, self.dimensions, self.hidden, self.outputs = sizes
 
@@ -76,16 +76,25 @@ class Problem:
         """Tensors in the order in which the kernels take them."""
         return self.order, self.W, self.c, self.rho, self.V, self.b, self.log_floor
 
-    def arrays(self) -> tuple[Any, ...]:
-        """The parameters as arrays."""
-        return tuple(t.detach().numpy() for t in self.parameters)
+    def addresses(self) -> tuple[int, ...]:
+        """Where the parameters lie. Addresses keep nothing alive: tasks hold the tensors."""
+        return tuple([t.data_ptr() for t in self.parameters])
 
-    def functions(self, last_step: Callable[[str, Any], int]) -> tuple[int, ...]:
-        """Addresses that the kernels call, with the epilogue or draw that `last_step` gives."""
+    def sizes(self, *more: int) -> tuple[int, ...]:
+        """What the kernels call sizes, with some of the kernel's own at the end."""
+        return *self.V.shape[1:3], self.outputs, self.V.shape[3], self.order.shape[0], *more
+
+    def functions(
+        self, last_step: Callable[[str, Any], int], *, back: bool = False
+    ) -> tuple[int, ...]:
+        """Addresses that the kernels call, with the epilogue or draw that `last_step` gives.
+
+        What only the way back calls is compiled only for it, and else 0.
+        """
         kind = _kind(self.dtype)
         gemm = workers.gemm_address(kind)
-        narrow = self.outputs >= products.FEWEST_OUTPUTS
-        return _addresses(gemm, narrow, last_step, self.family.name, kind)
+        narrow = products.narrow_pays(self.outputs)
+        return _addresses(gemm, narrow, last_step, self.family.name, self.activation, kind, back)
 
     def workspace(self, size: Any, *more: int) -> Any:
         """Room for a kernel, as much as its function `size` says."""
@@ -98,16 +107,23 @@ class Problem:
         return 1 if multiplications < SMALL else kernel_threads()
 
     def by_rows(
-        self, kernel: Any, given: tuple[Any, ...], out: Tensor, stride: int, block: int
+        self,
+        kernel: Any,
+        functions: tuple[int, ...],
+        tensors: tuple[Tensor, ...],
+        sizes: tuple[int, ...],
+        stride: int,
+        block: int,
     ) -> None:
-        """Have a kernel fill `out`, (M, n, D), `stride` rows at a time, side by side."""
-        n, array = out.shape[1], out.numpy()
+        """Have a kernel fill the last tensor, (M, n, D), `stride` rows at a time, side by side."""
+        n = tensors[-1].shape[1]
+        arrays = tuple([t.data_ptr() for t in tensors])
+        given = functions, self.addresses(), arrays, self.sizes(n, *sizes)
 
         def task(m: int, low: int) -> workers.Task:
-            def compute() -> None:
-                work = self.workspace(density_kernels.density_size, block)
-                last = (m, low, min(low + stride, n))
-                kernel(*given, array, work, self.activation, self.flags, *last)
+            def compute(held: object = tensors) -> None:
+                room = self.workspace(density_kernels.density_size, block)
+                kernel(*given, room, self.flags, m, low, min(low + stride, n))
 
             return compute
 
@@ -127,15 +143,21 @@ def _kind(dtype: torch.dtype) -> np.dtype[Any]:
 
 @cache
 def _addresses(
-    gemm: int, narrow: bool, last_step: Callable[[str, Any], int], family: str, kind: np.dtype[Any]
+    gemm: int,
+    narrow: bool,
+    last_step: Callable[[str, Any], int],
+    family: str,
+    activation: Activation,
+    kind: np.dtype[Any],
+    back: bool,
 ) -> tuple[int, ...]:
     return (
         gemm,
         products.narrow_address(kind) if narrow else 0,
-        products.turn_address(kind),
+        products.turn_address(kind) if back else 0,
         last_step(family, kind),
-        hidden.advance_address(kind),
-        hidden.retreat_address(kind),
+        hidden.advance_address(activation, kind),
+        hidden.retreat_address(activation, kind) if back else 0,
     )
 
 
@@ -177,16 +199,15 @@ def density(batch: Batch, parameters: Parameters, spec: Spec) -> Tensor:
     """The terms (M, B, D)."""
     B = batch.x.shape[1]
     problem = Problem(batch, parameters, spec, padded=B >= PADDED_ROWS)
-    terms = batch.x.new_empty(problem.models, B, problem.dimensions)
+    terms = torch.empty(problem.models, B, problem.dimensions, dtype=problem.dtype)
     if terms.numel() == 0:
-        return terms
+        return terms.to(batch.x.dtype)
     # Small enough for eight threads to share, and the same whatever their number.
     block = min(problem.block(B), max(16, -(-B // 8 // 16) * 16))
     stride = max(block, -(-B // (8 * problem.threads(B)) // block) * block)
-    rows, functions = problem.x.detach().numpy(), problem.functions(epilogue_address)
-    given = functions, rows, problem.arrays(), block
-    problem.by_rows(density_kernels.density, given, terms, stride, block)
-    return terms
+    functions, sizes = problem.functions(epilogue_address), (problem.x.shape[0], block)
+    problem.by_rows(density_kernels.density, functions, (problem.x, terms), sizes, stride, block)
+    return terms.to(batch.x.dtype)
 
 
 def gradient(
@@ -209,7 +230,7 @@ def gradient(
     chunks = max(1, min(D, -(-threads // M)))
     block = problem.block(B)
     most = max(block, rows_at_a_time(M * chunks * H) // block * block) if chunks > 1 else B
-    functions = problem.functions(epilogue_address)
+    functions = problem.functions(epilogue_address, back=True)
     several = want_V and B >= 2 * block and P > 1 and functions[NARROW] == 0
 
     # Without rows no kernel runs.
@@ -225,36 +246,23 @@ def gradient(
     assert batch.weights is not None
     weights = batch.weights if batch.weights.ndim == 3 else batch.weights.unsqueeze(2)
     given = _converted(_one_for_all(weights), dtype)
-    taken = (problem.x, given, *problem.parameters)
-    made = (dW, dc, drho, dV, db, dx, turned, carried, total)
-    addresses = tuple([0 if t is None else t.data_ptr() for t in (*taken, *made)])
-    sizes = (
-        M,
-        B,
-        D,
-        H,
-        P,
-        chunks,
-        min(most, B),
-        problem.x.shape[0],
-        *given.shape[::2],
-        problem.order.shape[0],
-        int(several),
-    )
+    held = (problem.x, given, dW, dc, drho, dV, db, dx, turned, carried, total)
+    arrays = tuple([0 if t is None else t.data_ptr() for t in held])
+    addresses, x_models = problem.addresses(), problem.x.shape[0]
+    sizes = problem.sizes(B, x_models, *given.shape[::2], chunks, min(most, B), int(several))
 
     values, ended = [[0.0] * chunks for _ in range(M)], [count(1) for _ in range(M)]
     for low in range(0, B, max(most, 1)):
         high = min(low + most, B)
 
         def task(m: int, chunk: int, low: int = low, high: int = high) -> workers.Task:
-            # Addresses keep nothing alive: the task holds what they point to.
-            def compute(held: object = (taken, made)) -> None:
+            def compute(held: object = (problem, held)) -> None:
                 values[m][chunk] += gradient_kernels.gradient(
                     functions,
                     addresses,
+                    arrays,
                     sizes,
                     problem.workspace(gradient_kernels.gradient_size, block, chunks),
-                    problem.activation,
                     problem.flags | GRADIENT,
                     want,
                     m,
@@ -267,7 +275,7 @@ def gradient(
                     size = gradient_kernels.join_size(D, H, high - low)
                     work, value = memory.workspace(size, dtype), sum(values[m])
                     gradient_kernels.join(
-                        functions, addresses, sizes, work, want, m, low, high, value
+                        functions, addresses, arrays, sizes, work, want, m, low, high, value
                     )
 
             return compute
@@ -300,6 +308,5 @@ def _sample_into(problem: Problem, x: Tensor, generator: Generator) -> None:
     noise = problem.family.noise(x, generator)
     noise = uniform if noise is None else noise
     block = min(problem.block(x.shape[1]), 64)
-    functions = problem.functions(draw_address)
-    given = functions, uniform.numpy(), noise.numpy(), problem.arrays()
-    problem.by_rows(density_kernels.sample, given, x, block, block)
+    functions, sizes = problem.functions(draw_address), (x.stride(0),)
+    problem.by_rows(density_kernels.sample, functions, (uniform, noise, x), sizes, block, block)

@@ -13,6 +13,7 @@ families of few outputs, which would leave most of a vector empty.
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # Numba, not Python, gives the arguments of compiled functions their types.
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from rnade.backends.cpu.calls import (
     NARROW,
     PRODUCT,
     address_of,
+    beyond,
     call,
     gemm,
     inlined,
@@ -33,7 +35,8 @@ from rnade.backends.cpu.lanes import LANES, transpose
 
 VECTOR_BYTES = 64
 FEWEST_OUTPUTS = 17  # more than a vector of float32; with fewer BLAS was measured to be faster
-MOST_ROWS = (0, 12, 12, 8, 6)  # of a tile, by the number of vectors in a row
+# Rows of a tile, by the number of vectors in a row: sums enough to keep two multipliers busy.
+MOST_ROWS = (0, 8, 6, 6, 6)
 MOST_VECTORS = len(MOST_ROWS) - 1
 DEPTH = 128  # rows of B taken together, so that they stay in the first-level cache
 
@@ -63,19 +66,21 @@ def multiply(functions, a, b, c, strides, sizes, keep, ahead):
         gemm(functions[PRODUCT], False, True, n, m, k, b, b_row, a, a_column, keep, c, c_row)
 
 
-def _features() -> str:
-    """What numba compiles for: the processor's features, unless the environment names others."""
+@cache
+def wide_vectors() -> bool:
+    """Whether numba compiles for vectors of 64 bytes: the processor's, or the environment's."""
     told: str | None = config.CPU_FEATURES  # type: ignore[attr-defined]
-    if told is not None:
-        return told
     found: str = codegen.get_host_cpu_features()
-    return found
+    return "+avx512f" in (found if told is None else told).split(",")
+
+
+def narrow_pays(n_outputs: int) -> bool:
+    """Whether `_narrow` is faster than BLAS for so many outputs. It is right everywhere."""
+    return n_outputs >= FEWEST_OUTPUTS and wide_vectors()
 
 
 def narrow_address(dtype: np.dtype[Any]) -> int:
-    """Address of `_narrow` for one precision, or 0 where numba compiles for shorter vectors."""
-    if "+avx512f" not in _features().split(","):
-        return 0
+    """Address of `_narrow` for one precision."""
     return address_of(_narrow, "pppiiiiiiiip", dtype)
 
 
@@ -97,19 +102,19 @@ def _narrow(a, b, c, a_row, a_column, b_row, c_row, m, n, k, keep, ahead):
             for t in range(tiles):  # of nearly one height
                 i, end = t * m // tiles, (t + 1) * m // tiles
                 _tile(
-                    _beyond(a, i * a_row + step * a_column),
+                    beyond(a, i * a_row + step * a_column),
                     a_row,
                     a_column,
-                    _beyond(b, step * b_row + j),
+                    beyond(b, step * b_row + j),
                     b_row,
-                    _beyond(c, i * c_row + j),
+                    beyond(c, i * c_row + j),
                     c_row,
                     end - i,
                     vectors,
                     columns - (vectors - 1) * width,
                     depth,
                     1 if step > 0 else keep,
-                    _beyond(ahead, fetched),
+                    beyond(ahead, fetched),
                 )
                 fetched += depth * width
 
@@ -127,16 +132,6 @@ def _turn(a, out, m, n, out_row):
         for j in range(0, n, LANES):
             left = min(j, n - LANES)
             transpose(out, left * out_row + top, out_row, a, top * n + left, n)
-
-
-@intrinsic
-def _beyond(typing_context, pointer, n):
-    """The pointer n numbers on."""
-
-    def generate(context, builder, signature, values):
-        return builder.gep(values[0], [values[1]])
-
-    return pointer(pointer, types.int64), generate
 
 
 @intrinsic
