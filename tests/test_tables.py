@@ -66,6 +66,8 @@ DIALECTS = {
     "no final newline": "a,b\n1.5,2\n3,4.25",
     "blank lines": "\n\na,b\n\n1.5,2\n\n3,4.25\n\n\n",
     "lines of blanks": "a,b\n1.5,2\n   \n3,4.25\n  \n",
+    "a line of blanks first": "   \na,b\n1.5,2\n3,4.25\n",
+    "lines of blanks, old Mac": "a,b\r1.5,2\r   \r3,4.25\r",
     "byte order mark": "\ufeffa,b\n1.5,2\n3,4.25\n",
     "UTF-16": "a,b\n1.5,2\n3,4.25\n".encode("utf-16"),
     "gzip": gzip.compress(b"a,b\n1.5,2\n3,4.25\n"),
@@ -542,6 +544,7 @@ def test_columns_asked_for_are_never_left_out(read, columns, constant, expected)
 BAD = {
     "empty": (b"", "t.csv is empty."),
     "blank": (b" \n\n  \n", "t.csv is empty."),
+    "separators only": (b",,\n,,\n", "t.csv holds no values."),
     "header only": (b"a,b\n", "t.csv has a header but no rows."),
     "header and blank lines": (b"a,b\r\n\r\n", "t.csv has a header but no rows."),
     "no numbers": (

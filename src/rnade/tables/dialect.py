@@ -87,15 +87,15 @@ def split_comments(data: bytes) -> tuple[bytes, bytes]:
 
 def numbered_records(
     text: str, separator: str, *, strict: bool = False
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record with the line it starts in, counted from 1; slow, for samples and errors.
+) -> Iterator[tuple[range, list[str]]]:
+    """Yield each record with its lines, counted from 1; slow, for samples and errors.
 
     A blank line is an empty record. With `strict`, an open quote raises `csv.Error`.
     """
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
     line = 1
     for cells in reader:
-        yield line, cells
+        yield range(line, reader.line_num + 1), cells
         line = reader.line_num + 1
 
 
@@ -115,14 +115,15 @@ def sample(data: bytes) -> bytes:
     return data if end < 0 else data[: end + 1]
 
 
-def sample_records(data: bytes, separator: str) -> list[list[str]]:
-    """Give the first records of a file, cells stripped, blank lines left out."""
+def sample_records(data: bytes, separator: str) -> list[tuple[range, list[str]]]:
+    """Give the first records of a file with their lines: cells stripped, blank lines left out."""
     data = sample(data)
     if separator == BLANKS:
         data, separator = squeeze_blanks(data), "\t"
-    rows = (row for _, row in numbered_records(data.decode(errors="replace"), separator) if row)
+    found = numbered_records(data.decode(errors="replace"), separator)
+    stripped = ((lines, [cell.strip() for cell in row]) for lines, row in found if row)
     try:
-        return [[cell.strip() for cell in row] for row in islice(rows, _SAMPLE_RECORDS)]
+        return list(islice(stripped, _SAMPLE_RECORDS))
     except csv.Error:  # a cell beyond the reader's limit: an open quote, reported by the reading
         return []
 
@@ -137,7 +138,7 @@ def find_separator(data: bytes) -> str | None:
     """
     best, separator = 0.0, None
     for candidate in SEPARATORS:
-        rows = sample_records(data, candidate)
+        rows = [row for _, row in sample_records(data, candidate)]
         if not rows or median(map(len, rows)) < 2:
             continue
         cells = [cell for row in rows for cell in row]
@@ -153,18 +154,12 @@ def find_header(rows: Sequence[Sequence[str]]) -> bool:
     A column votes for a header if its first cell is no number and most of its others are, and
     against if its first cell is a number. Without a vote (all is text) there is a header.
     """
-    first, rest = rows[0], rows[1:]
-    votes = 0
-    decided = False
-    for d, cell in enumerate(first):
-        if cell in MISSING:
-            continue
+    votes = []
+    for d, cell in enumerate(rows[0]):
         if is_number(cell):
-            votes -= 1
-            decided = True
-            continue
-        others = [row[d] for row in rest if d < len(row) and row[d] not in MISSING]
-        if 2 * sum(is_number(other) is not None for other in others) > len(others):
-            votes += 1
-            decided = True
-    return votes > 0 or not decided
+            votes.append(-1)
+        elif cell not in MISSING:
+            others = [row[d] for row in rows[1:] if d < len(row) and row[d] not in MISSING]
+            if 2 * sum(is_number(other) is not None for other in others) > len(others):
+                votes.append(1)
+    return sum(votes) > 0 or not votes

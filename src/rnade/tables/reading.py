@@ -1,27 +1,18 @@
 """The numeric columns of CSV, Parquet and Arrow files, every cell accounted for."""
 
-import gzip
-import sys
-import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import numpy as np
 
 from rnade.exceptions import TableError
+from rnade.tables import making
 from rnade.tables.choice import choose
-from rnade.tables.delimited import DelimitedText, look_closer, open_delimited
-from rnade.tables.making import Columns, make_table
-from rnade.tables.numerals import OTHER_MARK, Marks
-from rnade.tables.table import Table
-
-# Formats with types of their own: how their files begin, and the suffixes that promise them.
-_TYPED = {
-    "Parquet": ((b"PAR1",), (".parquet", ".pq")),
-    "Arrow": ((b"ARROW1", b"\xff\xff\xff\xff"), (".feather", ".arrow")),
-}
+from rnade.tables.numerals import OTHER_MARK
+from rnade.tables.opening import open_file
+from rnade.tables.table import NOT_CHOSEN, Table
 
 
 def read_table(
@@ -79,127 +70,38 @@ def read_table(
     """
     if decimal is not None and decimal not in OTHER_MARK:
         raise TableError(f"Expected a decimal point or a decimal comma; got {decimal!r}.")
-    data, name = _read_bytes(source)
-    text = None
-    for kind, (starts, suffixes) in _TYPED.items():
-        if data.startswith(starts):
-            table = _read_typed(kind, data, name)
-            names, has_header = table.column_names, True
-            break
-        if name.lower().endswith(suffixes):
-            what = f"is not in {kind} format, despite its extension" if data else "is empty"
-            raise TableError(f"{name} {what}.")
-    else:
-        text = open_delimited(data, name, separator=separator, header=header)
-        names, has_header = list(text.names), text.has_header
-    weights = choose(names, [weight], (), name, has_header=has_header) if weight else []
-    chosen = choose(names, columns, [*exclude, *weights], name, has_header=has_header)
-    wanted = [*chosen, *weights]
-    found = (
-        _typed_columns(table, wanted, name)
-        if text is None
-        else _delimited_columns(text, wanted, decimal)
+    file = open_file(source, separator, header)
+    weights = choose(file, [weight], ()) if weight else []
+    chosen = choose(file, columns, [*exclude, *weights])
+    cells = file.columns([*chosen, *weights], decimal)
+    numbers = {name: cells[name] for name in chosen if not isinstance(cells[name], str)}
+    values = making.as_matrix(numbers)
+    table = Table(
+        source=file.source,
+        names=tuple(numbers),
+        values=values,
+        has_header=file.has_header,
+        left_out={name: NOT_CHOSEN for name in file.names if name not in cells}
+        | dict.fromkeys(weights, "row weights"),
+        notes=list(file.notes),
+        dropped_rows=0,
+        weights=next((making.row_weights(cells[w], w, file) for w in weights), None),
+        rows=np.arange(1, len(values) + 1),
     )
-    return make_table(
-        found,
-        missing,
-        asked_for=columns is not None,
-        weight=next(iter(weights), None),
-        leave_out_constant=constant == "leave out",
-        leave_out_ids=ids == "leave out",
+    asked_for = columns is not None
+    reasons = {name: why for name in chosen if isinstance(why := cells[name], str)}
+    table = making.without(table, reasons, asked_for=asked_for)
+    # A column asked for by name is kept: if it is empty, its cells are missing.
+    if not asked_for:
+        table = making.without_empty(table)
+        if ids == "leave out":
+            table = making.without_ids(table, file.index)
+    table = making.complete(table, missing, file)
+    making.check_range(table, file)
+    if constant == "leave out":
+        table = making.without_constant(table, asked_for=asked_for)
+    return replace(
+        table,
+        values=np.ascontiguousarray(table.values),
+        left_out={name: table.left_out[name] for name in file.names if name in table.left_out},
     )
-
-
-def _read_bytes(source: str | Path) -> tuple[bytes, str]:
-    name = "standard input" if str(source) == "-" else str(source)
-    try:
-        data = sys.stdin.buffer.read() if str(source) == "-" else Path(source).read_bytes()
-    except FileNotFoundError:
-        raise TableError(f"There is no file {name}.") from None
-    except IsADirectoryError:
-        raise TableError(f"{name} is a folder; expected a CSV, Parquet or Arrow file.") from None
-    except OSError as error:
-        raise TableError(f"{name} cannot be read: {error.strerror}.") from None
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error):
-            raise TableError(f"{name} is a damaged or truncated gzip file.") from None
-    return data, name
-
-
-def _delimited_columns(text: DelimitedText, wanted: Sequence[str], decimal: str | None) -> Columns:
-    table, marks = text.read(wanted, decimal)
-
-    def numeric(name: str) -> pa.ChunkedArray | str:
-        column = table[name]
-        if not pa.types.is_string(column.type):
-            return _why_not_numeric(column.type) or column
-        return look_closer(column, marks, lambda at, word: _stray(text, name, at, word, marks))
-
-    return Columns(
-        source=text.source,
-        names=text.names,
-        cells={name: numeric(name) for name in wanted},
-        has_header=text.has_header,
-        place=lambda record: f"line {text.line(record)}",
-        index=text.index,
-        notes=marks.notes,
-    )
-
-
-def _stray(text: DelimitedText, name: str, record: int, word: str, marks: Marks) -> TableError:
-    advice = marks.why_not(word)
-    if record == 0 and not text.has_header:
-        advice = "; if this line names the columns, pass --header"
-    elif not advice:
-        advice = ", as most of the column is; fix the cell or leave the column out"
-    return TableError(
-        f"{text.source}: line {text.line(record)}, column {name!r}: {word!r} is not a number"
-        f"{advice}."
-    )
-
-
-def _read_typed(kind: str, data: bytes, source: str) -> pa.Table:
-    buffer = pa.BufferReader(data)
-    try:
-        if kind == "Parquet":
-            table = pq.ParquetFile(buffer).read()
-        else:
-            is_stream = data.startswith(b"\xff")
-            table = (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(buffer).read_all()
-    except (pa.ArrowException, OSError):
-        raise TableError(f"{source} is a damaged or truncated {kind} file.") from None
-    if table.num_rows == 0:
-        raise TableError(f"{source} has columns but no rows.")
-    return table
-
-
-def _typed_columns(table: pa.Table, wanted: Sequence[str], source: str) -> Columns:
-    def numeric(column: pa.ChunkedArray) -> pa.ChunkedArray | str:
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        return _why_not_numeric(column.type) or column
-
-    return Columns(
-        source=source,
-        names=table.column_names,
-        cells={name: numeric(table[name]) for name in wanted},
-        has_header=True,
-        place=lambda record: f"row {record + 1}",
-    )
-
-
-def _why_not_numeric(type_: pa.DataType) -> str:
-    """Say in plain words why a column of this type cannot be used; empty if it can."""
-    types = pa.types
-    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    if types.is_null(type_) or any(is_kind(type_) for is_kind in numeric):
-        return ""
-    if types.is_date(type_) or types.is_timestamp(type_):
-        return "dates"
-    if types.is_time(type_) or types.is_duration(type_):
-        return "times"
-    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
-        return "text"
-    return f"values of type {type_}"

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -14,18 +14,13 @@ import pyarrow.parquet as pq
 
 from rnade.exceptions import TableError
 from rnade.files import check_writable, write_whole
+from rnade.tables.typed import FORMATS
 
-Format = Literal["csv", "parquet", "arrow"]
-_FORMATS: Mapping[str, Format] = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".feather": "arrow",
-    ".arrow": "arrow",
-}
+_FORMATS = {suffix: kind.lower() for kind, (_, suffixes) in FORMATS.items() for suffix in suffixes}
+_FORMATS[".csv"] = "csv"
 
 
-def table_format(path: str | Path) -> Format:
+def table_format(path: str | Path) -> str:
     """Give the format that a file's suffix asks for; ``-``, standard output, is CSV."""
     if str(path) == "-":
         return "csv"
@@ -67,8 +62,7 @@ def write_table(
         Whether a file that exists already may be replaced.
     """
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    kind = table_format(destination)
-    data = _as_csv(table) if kind == "csv" else _in_memory(table, kind)
+    data = _encoded(table, table_format(destination))
     if str(destination) == "-":
         _write_all(data)
         return
@@ -85,28 +79,21 @@ def _write_all(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _in_memory(table: pa.Table, kind: Format) -> bytes:
+def _encoded(table: pa.Table, kind: str, quoting: str = "none") -> bytes:
     body = pa.BufferOutputStream()
     if kind == "parquet":
         pq.write_table(table, body)
-    else:
+    elif kind == "arrow":
         with pa.ipc.new_file(body, table.schema) as file:
             file.write_table(table)
-    return bytes(body.getvalue())
-
-
-def _as_csv(table: pa.Table) -> bytes:
-    header = io.StringIO()
-    csv.writer(header, lineterminator="\n").writerow(table.column_names)
-    # pyarrow's "needed" quotes every string; without quotes it refuses strings that need them.
-    try:
-        return header.getvalue().encode() + _csv_rows(table, "none")
-    except pa.ArrowInvalid:
-        return header.getvalue().encode() + _csv_rows(table, "needed")
-
-
-def _csv_rows(table: pa.Table, quoting: str) -> bytes:
-    body = pa.BufferOutputStream()
-    options = pacsv.WriteOptions(include_header=False, quoting_style=quoting)
-    pacsv.write_csv(table, body, options)
+    else:
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(table.column_names)
+        body.write(header.getvalue().encode())
+        options = pacsv.WriteOptions(include_header=False, quoting_style=quoting)
+        # pyarrow's "needed" quotes every string; without quotes it refuses those that need them.
+        try:
+            pacsv.write_csv(table, body, options)
+        except pa.ArrowInvalid:
+            return _encoded(table, kind, "needed")
     return bytes(body.getvalue())
