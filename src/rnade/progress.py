@@ -2,43 +2,42 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console
 from rich.live import Live
 from rich.progress import Progress, ProgressColumn, Task
 from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 
 from rnade.training import Bank, HistoryRow
 
 _WIDEST_BAR, _NARROWEST_BAR = 40, 4
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(ProgressColumn):
     """A task in one line: the number done of all, the time taken and the time left.
 
     Its details and then its bar get what room is left, and a long description loses its end.
     """
 
-    task: Task
-    unit: str
+    def __init__(self, console: Console, unit: str) -> None:
+        super().__init__()
+        self.console, self.unit = console, unit
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        task = self.task
+    def render(self, task: Task) -> Table:
         total = "?" if task.total is None else f"{task.total:.0f}"
         known = [
             f"{task.completed:.0f}/{total} {self.unit}",
             _clock(task.finished_time if task.finished else task.elapsed),
             f"{_clock(task.time_remaining)} left",
         ]
-        room = options.max_width - sum(len(text) + 1 for text in known)
+        room = self.console.width - sum(len(text) + 1 for text in known)
         description = task.description[: max(0, room)]
         room -= len(description) + 1 + _NARROWEST_BAR
         for text in task.fields["details"]:
@@ -50,28 +49,14 @@ class _Line:
             width = min(_NARROWEST_BAR + room, _WIDEST_BAR)
             bar = ProgressBar(task.total, task.completed, width, pulse=task.total is None)
             row.insert(1, bar)
-        line = Table.grid(padding=(0, 1), pad_edge=False)
-        for _ in row:
-            line.add_column(no_wrap=True)
+        columns = (Column(no_wrap=True) for _ in row)
+        line = Table.grid(*columns, padding=(0, 1), pad_edge=False)
         line.add_row(*row)
-        yield line
+        return line
 
 
 def _clock(seconds: float | None) -> str:
     return "-:--:--" if seconds is None else str(timedelta(seconds=int(seconds)))
-
-
-class _LineColumn(ProgressColumn):
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self.unit = unit
-
-    def render(self, task: Task) -> Any:
-        return _Line(task, self.unit)
-
-
-def _bar(unit: str, *, shown: bool = True) -> Progress:
-    return Progress(_LineColumn(unit), console=Console(stderr=True), disable=not shown)
 
 
 @contextmanager
@@ -96,13 +81,26 @@ def _compilation_told(console: Console) -> Iterator[None]:
 
 
 @contextmanager
+def _bar(
+    description: str, unit: str, *, shown: bool, compiles: bool = False, **start: Any
+) -> Iterator[Any]:
+    """Give a function that updates a bar, with the arguments of rich's `Progress.update`."""
+    console = Console(stderr=True)
+    with (
+        Progress(_Line(console, unit), console=console, disable=not shown) as progress,
+        _compilation_told(console) if shown and compiles else nullcontext(),
+    ):
+        task = progress.add_task(description, details=[], **start)
+        yield partial(progress.update, task)
+
+
+@contextmanager
 def job_bar(
     description: str, n_jobs: int, n_done: int, *, shown: bool
 ) -> Iterator[Callable[[str], None]]:
     """Give a function to call with what each job was of, as it ends."""
-    with _bar("jobs", shown=shown) as progress:
-        task = progress.add_task(description, total=n_jobs, completed=n_done, details=[])
-        yield lambda last: progress.update(task, advance=1, details=[last])
+    with _bar(description, "jobs", shown=shown, total=n_jobs, completed=n_done) as update:
+        yield lambda last: update(advance=1, details=[last])
 
 
 @contextmanager
@@ -112,25 +110,20 @@ def bank_bar(description: str, *, shown: bool) -> Iterator[Callable[[Bank], None
     One bar for all models: epochs done and to come, the best score so far, and the time left.
     Where stderr is no terminal, rich draws the bar once, at the end.
     """
-    if not shown:
-        yield None
-        return
-    with _bar("epochs") as progress, _compilation_told(progress.console):
-        task = progress.add_task(description, total=None, details=[])
+    with _bar(description, "epochs", shown=shown, compiles=True, total=None) as update:
 
         def on_epoch(bank: Bank) -> None:
             n = len(bank.members)
             models = f" {n} models" if n > 1 else ""
             # Early stopping takes epochs away, so the total shrinks as training goes.
-            progress.update(
-                task,
+            update(
                 description=f"{description}{models}",
                 completed=bank.epochs_done,
                 total=bank.epochs_done + bank.epochs_left,
                 details=[f"best {max(bank.best_scores()):.3f} nats", f"rate {bank.rate:.2g}"],
             )
 
-        yield on_epoch
+        yield on_epoch if shown else None
 
 
 @contextmanager
@@ -138,21 +131,20 @@ def training_bar(
     description: str, n_epochs: int, *, shown: bool
 ) -> Iterator[Callable[[HistoryRow], None] | None]:
     """Give a function to call with each row of a history, or None if nothing is `shown`."""
-    if not shown:
-        yield None
-        return
-    with _bar("epochs") as progress:
-        task = progress.add_task(description, total=n_epochs, details=[])
+    last = 0
+    with _bar(description, "epochs", shown=shown, total=n_epochs) as update:
 
         def on_epoch(row: HistoryRow) -> None:
+            nonlocal last
+            last = row["epoch"]
             details = [f"train {row['train']:.3f} nats"]
             if row["validation"] is not None:
                 details.insert(0, f"held out {row['validation']:.3f} nats")
-            progress.update(task, completed=row["epoch"], details=details)
+            update(completed=last, details=details)
 
-        yield on_epoch
+        yield on_epoch if shown else None
         # Early stopping ends before the last epoch: the bar is full all the same.
-        progress.update(task, total=progress.tasks[0].completed)
+        update(total=last)
 
 
 # Settings that the table of a search shows, and seconds between two looks at them.
@@ -180,31 +172,30 @@ def leaders(
         return
     names = sorted({name for params in candidates for name in params})
     began = looked = time.perf_counter()
+    last: Bank | None = None
 
-    def table(bank: Bank) -> Table:
+    def draw(bank: Bank) -> None:
         done, left = bank.epochs_done, bank.epochs_left
         seconds = time.perf_counter() - began
         title = f"{len(bank.members)} models, {done} of {done + left} epochs, {seconds:.0f} s"
         if done:
             title += f", at most {seconds * left / done:.0f} s left"
-        drawn = Table(*names, "nats per row", title=title)
+        table = Table(*names, "nats per row", title=title)
         scores = means()
         for i in np.argsort(-scores)[:N_LEADERS]:
             values = [str(candidates[i].get(name, "")) for name in names]
-            drawn.add_row(*values, f"{scores[i]:.3f}")
-        return drawn
+            table.add_row(*values, f"{scores[i]:.3f}")
+        live.update(table, refresh=True)
+
+    def on_epoch(bank: Bank) -> None:
+        nonlocal looked, last
+        last = bank
+        if time.perf_counter() - looked >= LOOK_EVERY:
+            looked = time.perf_counter()
+            draw(bank)
 
     console = Console(stderr=True)
     with Live(console=console, auto_refresh=False) as live, _compilation_told(console):
-        last: list[Bank] = []
-
-        def on_epoch(bank: Bank) -> None:
-            nonlocal looked
-            last[:] = [bank]
-            if time.perf_counter() - looked >= LOOK_EVERY:
-                looked = time.perf_counter()
-                live.update(table(bank), refresh=True)
-
         yield on_epoch
-        if last:
-            live.update(table(last[0]), refresh=True)
+        if last is not None:
+            draw(last)

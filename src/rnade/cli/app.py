@@ -9,11 +9,12 @@ import typer
 
 from rnade.cli.fit import SETTINGS, fit
 from rnade.cli.info import info
+from rnade.cli.options import with_single_options
 from rnade.cli.report import report
 from rnade.cli.reproduce import reproduce
 from rnade.cli.sample import sample
 from rnade.cli.score import score
-from rnade.cli.settings import with_settings
+from rnade.cli.settings import settings_parameters
 from rnade.cli.terminal import run
 
 
@@ -28,19 +29,22 @@ app = typer.Typer(
 )
 
 
-def _add(command: Callable[..., Any], *examples: str) -> None:
+def _add(
+    command: Callable[..., Any], *examples: str, more: Sequence[inspect.Parameter] = ()
+) -> None:
     """Add a command to the app, its help from its docstring, with examples."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     # Typer keeps the line breaks within paragraphs, save in the first.
     text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(help=text, epilog=_examples(*examples))(command)
+    app.command(help=text, epilog=_examples(*examples))(with_single_options(command, more))
 
 
 _add(
-    with_settings(fit, SETTINGS),
+    fit,
     "rnade fit wine.csv",
     "rnade fit sales.csv --exclude year --weight n --missing drop -o s.rnade",
     "rnade fit bits.parquet --model nade --n-hidden 100 --epochs 50",
+    more=settings_parameters(SETTINGS),
 )
 _add(
     score,

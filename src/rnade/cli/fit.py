@@ -9,7 +9,7 @@ import typer
 
 from rnade.checks import unknown_name
 from rnade.cli import options
-from rnade.cli.settings import DEFAULTS, Setting, declared_settings
+from rnade.cli.settings import DEFAULTS, Setting, declared_settings, value_of
 from rnade.cli.terminal import counted, note, print_json
 
 if TYPE_CHECKING:
@@ -49,13 +49,11 @@ def default_output(data: str) -> Path:
 
 def fit(
     data: options.Data,
+    *,
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The model file; by default named after DATA, with .rnade, in this folder.",
+        options.output(
+            "The model file; by default named after DATA, with .rnade, in this folder."
         ),
     ] = None,
     model: Annotated[
@@ -84,20 +82,20 @@ def fit(
             " cross-validation; average the best models, or keep one with --no-ensemble.",
         ),
     ] = False,
-    columns: options.Columns = None,
     exclude: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Comma-separated names of columns not to use."),
+        Any,
+        typer.Option(
+            parser=options.split_names,
+            metavar="NAMES",
+            help="Comma-separated names of columns not to use.",
+        ),
     ] = None,
     weight: options.Weight = None,
-    separator: options.Separator = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    missing: options.MissingCells = options.Missing.error,
+    reading: options.Reading,
     force: options.Force = False,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
-    settings: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> None:
     """Fit a model to the numeric columns of a table and save it.
 
@@ -108,17 +106,13 @@ def fit(
 
     path = Path(output) if output is not None else default_output(data)
     check_destination(path, force=force, inputs=[data])
-    chosen = _settings(model, settings or {})
+    chosen = _settings(model, settings)
     if model != "rnade" and (search or ensemble is not None):
         raise ValueError(f"--search and --ensemble are options for --model rnade, not {model}.")
     table = read_table(
         data,
-        options.split_names(columns),
-        separator,
-        header,
-        missing.value,
-        decimal=decimal,
-        exclude=options.split_names(exclude) or (),
+        **vars(reading),
+        exclude=exclude or (),
         weight=weight,
         # The density of a constant is infinite, but a bit that never changes is a bit.
         constant="keep" if model in _BINARY else "leave out",
@@ -141,8 +135,9 @@ def fit(
     _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
 
 
-def _settings(model: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(model: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """Give the estimator's parameters, if all that was given is one of them."""
+    given = {name: value_of(str(word)) for name, word in words.items() if word is not None}
     if model not in SETTINGS:
         raise unknown_name(model, list(SETTINGS), "--model")
     known = SETTINGS[model]
@@ -199,13 +194,13 @@ def _say_what_is_left_out(table: "Table", *, quiet: bool) -> None:
     if len(reasons) > _MOST_NOTES:
         more = counted(len(reasons) - _MOST_NOTES, "more column")
         note(f"left out {more}", quiet=quiet)
+    say_notes(table, quiet=quiet)
+
+
+def say_notes(table: "Table", *, quiet: bool) -> None:
+    """Say what to check about the columns, and how many rows were left out."""
     for text in table.notes[:_MOST_NOTES]:
         note(text, quiet=quiet)
-    say_dropped_rows(table, quiet=quiet)
-
-
-def say_dropped_rows(table: "Table", *, quiet: bool) -> None:
-    """Say how many rows were left out for a missing cell, if any."""
     if table.dropped_rows:
         rows = counted(len(table.values) + table.dropped_rows, "row")
         note(f"left out {table.dropped_rows} of {rows} for a missing cell", quiet=quiet)

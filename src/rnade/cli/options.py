@@ -1,10 +1,21 @@
-"""Options that several commands share."""
+"""Options that several commands share, one by one or as a group."""
 
 import csv
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
-from typing import Annotated
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
+
+
+def split_names(text: str | None) -> list[str] | None:
+    """Split names at commas; a name with a comma in it stands in double quotes."""
+    if text is None:
+        return None
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
 
 
 class Missing(StrEnum):
@@ -12,6 +23,11 @@ class Missing(StrEnum):
 
     error = "error"
     drop = "drop"
+
+
+def output(help_text: str) -> Any:
+    """Give the option that names the file to write."""
+    return typer.Option("--output", "-o", metavar="FILE", help=help_text, show_default=False)
 
 
 Data = Annotated[
@@ -23,54 +39,13 @@ Data = Annotated[
 ]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A file that rnade fit wrote.")]
 TableFile = Annotated[
-    str | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="A file ending in .csv, .parquet or .feather; by default standard output.",
-    ),
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES",
-        help="Comma-separated names of the columns to use; in a file without a header also"
-        " positions, counted from 1.",
-    ),
+    str, output("A file ending in .csv, .parquet or .feather; by default standard output.")
 ]
 Weight = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN", help="The column that holds the weight of each row, 0 or more."
     ),
-]
-Separator = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CHOICE",
-        help="Between the cells of a CSV file. By default it is detected. Choices: tab, comma,"
-        " semicolon, pipe, blank, or any character.",
-    ),
-]
-Decimal = Annotated[
-    str | None,
-    typer.Option(
-        metavar="[.|,]",
-        help="The decimal point of a CSV file; the other of the two then marks thousands. By"
-        " default it is detected.",
-    ),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Whether the first line of a CSV file names its columns. By default it is detected.",
-        show_default=False,
-    ),
-]
-MissingCells = Annotated[
-    Missing, typer.Option(help="Rows with a missing cell: an error, or left out.")
 ]
 Device = Annotated[str, typer.Option(metavar="[auto|cpu|cuda]", help="Where to compute.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists already.")]
@@ -80,8 +55,71 @@ Quiet = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
-def split_names(text: str | None) -> list[str] | None:
-    """Split names at commas; a name with a comma in it stands in double quotes."""
-    if text is None:
-        return None
-    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+@dataclass(frozen=True)
+class Reading:
+    """How a table is read, as `read_table` takes it: a group of options."""
+
+    columns: Annotated[
+        Any,
+        typer.Option(
+            parser=split_names,
+            metavar="NAMES",
+            help="Comma-separated names of the columns to use; in a file without a header also"
+            " positions, counted from 1.",
+        ),
+    ] = None
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHOICE",
+            help="Between the cells of a CSV file. By default it is detected. Choices: tab, comma,"
+            " semicolon, pipe, blank, or any character.",
+        ),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[.|,]",
+            help="The decimal point of a CSV file; the other of the two then marks thousands. By"
+            " default it is detected.",
+        ),
+    ] = None
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line of a CSV file names its columns. By default it is"
+            " detected.",
+            show_default=False,
+        ),
+    ] = None
+    missing: Annotated[
+        Missing, typer.Option(help="Rows with a missing cell: an error, or left out.")
+    ] = Missing.error
+
+
+def with_single_options(
+    command: Callable[..., None], more: Sequence[inspect.Parameter] = ()
+) -> Callable[..., None]:
+    """Give a command as typer takes it: each of its dataclasses replaced by its fields.
+
+    `more` are options that stand for the ``**`` parameter of the command.
+    """
+    options: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for p in inspect.signature(command).parameters.values():
+        if is_dataclass(p.annotation):
+            groups[p.name] = p.annotation
+            options += inspect.signature(groups[p.name]).parameters.values()
+        else:
+            options += more if p.kind == p.VAR_KEYWORD else [p]
+
+    @wraps(command)
+    def flat(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    keywords = [option.replace(kind=option.KEYWORD_ONLY) for option in options]
+    flat.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    return flat

@@ -13,20 +13,11 @@ from rnade.cli.terminal import note, print_json
 def report(
     model: options.ModelFile,
     data: options.Data,
+    *,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The page; by default report.html, or none with --json.",
-        ),
+        str | None, options.output("The page; by default report.html, or none with --json.")
     ] = None,
-    columns: options.Columns = None,
-    separator: options.Separator = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    missing: options.MissingCells = options.Missing.error,
+    reading: options.Reading,
     random_state: Annotated[
         int, typer.Option(help="Seed of the rows that are drawn from the model.")
     ] = 0,
@@ -50,16 +41,7 @@ def report(
     from rnade.report import render, study
 
     estimator = load(model, device=device)
-    table = read_for(
-        estimator,
-        data,
-        options.split_names(columns),
-        quiet=quiet,
-        separator=separator,
-        decimal=decimal,
-        header=header,
-        missing=missing.value,
-    )
+    table = read_for(estimator, data, reading, quiet=quiet)
     found = study(
         estimator,
         table.values,

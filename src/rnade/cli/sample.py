@@ -13,21 +13,18 @@ def sample(
     random_state: Annotated[
         int | None, typer.Option(help="Seed; the same seed gives the same rows.")
     ] = None,
-    output: options.TableFile = None,
+    output: options.TableFile = "-",
     device: options.Device = "auto",
     force: options.Force = False,
 ) -> None:
     """Draw new rows from a model (synthetic data)."""
-    from rnade.tables import check_destination, table_format, write_table
+    from rnade.tables import check_table_destination, write_table
 
-    destination = "-" if output is None else output
-    table_format(destination)
-    if destination != "-":
-        check_destination(destination, force=force, inputs=[model])
+    check_table_destination(output, force=force, inputs=[model])
     from rnade import load
     from rnade.columns import column_names
 
     estimator = load(model, device=device)
     rows = estimator.sample(n_samples, random_state=random_state)
     columns = dict(zip(column_names(estimator), rows.T, strict=True))
-    write_table(columns, destination, force=force)
+    write_table(columns, output, force=force)

@@ -7,9 +7,8 @@ not.
 import ast
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,30 +52,21 @@ def declared_settings(estimators: Mapping[str, str]) -> dict[str, dict[str, Sett
         if isinstance(node, ast.ClassDef)
     }
 
-    def docstring(name: str) -> str:
-        # Names of base classes in braces stand for their entries; see `estimators.parameters`.
-        text = ast.get_docstring(classes[name]) or ""
-        for base in re.findall(r"(?m)^\{(\w+)\}$", text):
-            text = text.replace(f"{{{base}}}", docstring(base).partition("----------\n")[2])
-        return text
-
-    def defaults(name: str) -> dict[str, Any]:
+    def declared(name: str) -> dict[str, Setting]:
+        """Those that a class documents, those of its bases, and the defaults that it sets."""
         node = classes.get(name)
-        found: dict[str, Any] = {}
-        for base in reversed(node.bases if node else []):
-            found |= defaults(base.id) if isinstance(base, ast.Name) else {}
-        for field in node.body if node else []:
-            if isinstance(field, ast.AnnAssign) and field.value is not None:
-                found[ast.unparse(field.target)] = _default(field.value)
+        if node is None:
+            return {}
+        documented = documented_parameters(ast.get_docstring(node) or "")
+        found = {name: Setting(*texts) for name, texts in documented.items()}
+        for base in node.bases:
+            found = declared(ast.unparse(base)) | found
+        for line in node.body:
+            if isinstance(line, ast.AnnAssign) and (own := ast.unparse(line.target)) in found:
+                found[own] = replace(found[own], default=DEFAULTS.get(own, _default(line.value)))
         return found
 
-    return {
-        model: {
-            name: Setting(kind, text, DEFAULTS.get(name, defaults(class_name).get(name)))
-            for name, (kind, text) in documented_parameters(docstring(class_name)).items()
-        }
-        for model, class_name in estimators.items()
-    }
+    return {model: declared(class_name) for model, class_name in estimators.items()}
 
 
 def _default(value: ast.expr | None) -> Any:
@@ -88,25 +78,13 @@ def _default(value: ast.expr | None) -> Any:
 
 def documented_parameters(docstring: str) -> dict[str, tuple[str, str]]:
     """Read the section "Parameters" of a NumPy-style docstring: type lines and texts."""
-    lines = inspect.cleandoc(docstring).splitlines()
-    found: dict[str, tuple[str, str]] = {}
-    names: list[str] = []
-    inside = False
-    for line, below in pairwise([*lines, ""]):
-        if re.fullmatch(r"-{3,}", below):
-            inside = line.strip() == "Parameters"
-            names = []
-        elif not inside or re.fullmatch(r"-{3,}", line):
-            continue
-        elif line and not line.startswith(" "):
-            heads, _, kind = line.partition(" : ")
-            names = [name.strip() for name in heads.split(",")]
-            found.update({name: (kind.strip(), "") for name in names})
-        else:
-            for name in names:
-                kind, text = found[name]
-                found[name] = (kind, f"{text} {line.strip()}".strip())
-    return found
+    sections = re.split(r"(?m)^(.+)\n-{3,}\n", inspect.cleandoc(docstring))
+    section = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Parameters", "")
+    return {
+        name.strip(): (kind.strip(), " ".join(text.split()))
+        for names, kind, text in re.findall(r"(?m)^(\S.*?) : (.*)((?:\n(?: .*)?)*)", section)
+        for name in names.split(",")
+    }
 
 
 def plain(text: str) -> str:
@@ -195,35 +173,3 @@ def metavar(kind: str) -> str:
     if not words:
         return types[0] if types else "TEXT"
     return f"[{'|'.join(words + types)}]"
-
-
-def with_settings(
-    command: Callable[..., None], settings: Mapping[str, Mapping[str, Setting]]
-) -> Callable[..., None]:
-    """Give a command whose last parameter is `settings` an option for each estimator parameter.
-
-    The command is called with `settings`, a dict of those options that were given.
-    """
-    own = [
-        parameter
-        for parameter in inspect.signature(command).parameters.values()
-        if parameter.name != "settings"
-    ]
-    options = settings_parameters(settings)
-    names = {option.name for option in options}
-
-    def with_options(**given: Any) -> None:
-        settings = {
-            name: value_of(value) if isinstance(value, str) else value
-            for name, value in given.items()
-            if name in names and value is not None
-        }
-        rest = {name: value for name, value in given.items() if name not in names}
-        command(**rest, settings=settings)
-
-    with_options.__doc__ = command.__doc__
-    with_options.__name__ = command.__name__
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *options)]
-    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {p.name: p.annotation for p in parameters}
-    return with_options

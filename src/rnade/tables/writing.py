@@ -47,6 +47,13 @@ def check_destination(
         raise TableError(f"The folder of {path} may not be written to.")
 
 
+def check_table_destination(path: str, *, force: bool, inputs: Sequence[str]) -> None:
+    """Refuse what `write_table` would refuse, and the `inputs`."""
+    table_format(path)
+    if path != "-":
+        check_destination(path, force=force, inputs=inputs)
+
+
 def write_table(
     columns: Mapping[str, Any], destination: str | Path = "-", *, force: bool = False
 ) -> None:
