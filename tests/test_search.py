@@ -46,6 +46,25 @@ def test_results_have_scikit_learns_form():
     assert search.sample(3, 0).shape == (3, 3)
 
 
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("score_samples", ()),
+        ("log_conditionals", ()),
+        ("pvalue", ()),
+        ("pit", (0,)),
+        ("conditional_quantiles", ([0.1, 0.9],)),
+    ],
+)
+def test_the_best_estimator_is_asked(method, arguments):
+    X = make_X(60)
+    search = make_search({"n_components": [1]}).fit(X)
+    expected = getattr(search.best_estimator_, method)(X, *arguments)
+    np.testing.assert_array_equal(getattr(search, method)(X, *arguments), expected)
+    assert search.held_out_score() == search.best_estimator_.held_out_score()
+    assert getattr(RNADESearchCV, method).__doc__ == getattr(RNADE, method).__doc__
+
+
 def test_scores_are_those_of_models_trained_one_after_the_other(monkeypatch):
     """In the data's units: the score of a fold is that of a Gaussian's log density plus."""
     X = make_X(120)

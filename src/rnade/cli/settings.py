@@ -60,7 +60,8 @@ def declared_settings(estimators: Mapping[str, str]) -> dict[str, dict[str, Sett
         documented = documented_parameters(ast.get_docstring(node) or "")
         found = {name: Setting(*texts) for name, texts in documented.items()}
         for base in node.bases:
-            found = declared(ast.unparse(base)) | found
+            for inherited, setting in declared(ast.unparse(base)).items():
+                found.setdefault(inherited, setting)
         for line in node.body:
             if isinstance(line, ast.AnnAssign) and (own := ast.unparse(line.target)) in found:
                 found[own] = replace(found[own], default=DEFAULTS.get(own, _default(line.value)))

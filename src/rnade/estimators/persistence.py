@@ -1,11 +1,11 @@
 """Fitted estimators to model files and back."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rnade.columns import Resolution, Standardiser
@@ -37,6 +37,26 @@ CLASSES: dict[str, type[AbstractDensityEstimator]] = {
 RENAMED = {"RNADE": {"search": "ensemble"}}
 
 
+# Parts of a fitted estimator that are dataclasses of arrays, by the prefix of their tensors.
+PARTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "standardiser": ("standardiser_", Standardiser),
+    "calibration": ("calibration_", Calibration),
+    "resolution": ("resolution_", Resolution),
+    "rows": ("fitted_rows_", FittedRows),
+}
+# Those that an estimator or a file of an earlier version may lack.
+OPTIONAL_PARTS = ("resolution", "rows")
+# Fitted attributes that are numbers and lists, by their names in a file, and those not always set.
+PLAIN = {
+    "n_columns": "n_features_in_",
+    "n_rows": "n_rows_",
+    "fit_seconds": "fit_seconds_",
+    "best_epoch": "best_epoch_",
+    "history": "history_",
+}
+OPTIONAL = {"origin": "origin_", "retrain_history": "retrain_history_"}
+
+
 def save(
     estimator: AbstractDensityEstimator,
     path: str | os.PathLike[str],
@@ -50,37 +70,21 @@ def save(
         f"module.{name}": t.to(dtype) if t.is_floating_point() else t
         for name, t in estimator.module_.state_dict().items()
     }
-    arrays: dict[str, NDArray[Any]] = {
-        "standardiser.mean": estimator.standardiser_.mean,
-        "standardiser.scale": estimator.standardiser_.scale,
-        "calibration.scores": estimator.calibration_.scores,
-        "calibration.weights": estimator.calibration_.weights,
-        "validation.scores": estimator.validation_scores_,
-    }
-    if estimator.resolution_ is not None:
-        arrays["resolution.steps"] = estimator.resolution_.steps
-    fitted = estimator.fitted_rows_
-    if fitted is not None:
-        arrays |= {
-            "rows.held_out": fitted.held_out,
-            "rows.low": fitted.low,
-            "rows.high": fitted.high,
-        }
-    tensors |= {name: torch.as_tensor(a) for name, a in arrays.items()}
+    tensors["validation.scores"] = torch.as_tensor(estimator.validation_scores_)
+    for prefix, (attribute, _) in PARTS.items():
+        part = getattr(estimator, attribute)
+        arrays = {} if part is None else {k: v for k, v in vars(part).items() if k != "digest"}
+        tensors |= {f"{prefix}.{name}": torch.as_tensor(a) for name, a in arrays.items()}
     names = getattr(estimator, "feature_names_in_", None)
+    fitted = estimator.fitted_rows_
     settings = {
         "class": type(estimator).__name__,
         "parameters": _plain_parameters(estimator),
         "fitted": {name: getattr(estimator, name) for name in estimator._kept},
-        "n_columns": estimator.n_features_in_,
         "columns": None if names is None else [str(name) for name in names],
-        "n_rows": estimator.n_rows_,
         "rows_digest": None if fitted is None else fitted.digest,
-        "origin": getattr(estimator, "origin_", None),
-        "fit_seconds": estimator.fit_seconds_,
-        "best_epoch": estimator.best_epoch_,
-        "history": estimator.history_,
-        "retrain_history": getattr(estimator, "retrain_history_", None),
+        **{name: getattr(estimator, attribute) for name, attribute in PLAIN.items()},
+        **{name: getattr(estimator, attribute, None) for name, attribute in OPTIONAL.items()},
     }
     write_model(path, tensors, settings, overwrite=overwrite)
 
@@ -129,42 +133,29 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
     # On the meta device nothing is allocated, whatever sizes the settings claim.
     with torch.device("meta"):
         module = estimator._empty_module(D)
-    state = {
-        name.removeprefix("module."): t
-        for name, t in tensors.items()
-        if name.startswith("module.")
-    }
-    module.load_state_dict(state, assign=True)
+    module.load_state_dict(_under("module", tensors), assign=True)
     estimator.module_ = for_scoring(module)
-    arrays = {name: t.numpy() for name, t in tensors.items() if not name.startswith("module.")}
-    estimator.standardiser_ = Standardiser(
-        arrays["standardiser.mean"], arrays["standardiser.scale"]
-    )
-    estimator.calibration_ = Calibration(
-        arrays["calibration.scores"], arrays["calibration.weights"]
-    )
-    steps = arrays.get("resolution.steps")
-    estimator.resolution_ = None if steps is None else Resolution(steps)
-    estimator.validation_scores_ = arrays["validation.scores"]
-    # Files of before these were stored have neither digest nor origin.
-    digest = settings.get("rows_digest")
-    estimator.fitted_rows_ = (
-        None
-        if digest is None
-        else FittedRows(digest, *(arrays[f"rows.{part}"] for part in ("held_out", "low", "high")))
-    )
-    if settings.get("origin") is not None:
-        estimator.origin_ = settings["origin"]
-    estimator.n_features_in_ = D
+    estimator.validation_scores_ = tensors["validation.scores"].numpy()
+    for prefix, (attribute, make) in PARTS.items():
+        arrays: dict[str, Any] = {k: t.numpy() for k, t in _under(prefix, tensors).items()}
+        if prefix == "rows" and arrays:
+            arrays["digest"] = settings["rows_digest"]
+        lacks = prefix in OPTIONAL_PARTS and not arrays
+        setattr(estimator, attribute, None if lacks else make(**arrays))
+    for name, attribute in PLAIN.items():
+        setattr(estimator, attribute, settings[name])
+    for name, attribute in OPTIONAL.items():
+        if settings.get(name) is not None:
+            setattr(estimator, attribute, settings[name])
     if settings["columns"] is not None:
         estimator.feature_names_in_ = np.asarray(settings["columns"], dtype=object)
-    estimator.n_rows_ = settings["n_rows"]
-    estimator.fit_seconds_ = settings["fit_seconds"]
-    estimator.best_epoch_ = settings["best_epoch"]
-    estimator.history_ = settings["history"]
-    if settings["retrain_history"] is not None:
-        estimator.retrain_history_ = settings["retrain_history"]
     return estimator
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix and a point, by the rest of their names."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): t for name, t in tensors.items() if name.startswith(start)}
 
 
 def _plain_parameters(estimator: AbstractDensityEstimator) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import wraps
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import AbstractAutoregressiveEstimator, Planned
-from rnade.estimators.density import Rows
+from rnade.estimators.density import AbstractDensityEstimator, Rows
 from rnade.estimators.inputs import check_rows
 from rnade.estimators.parameters import estimator
 from rnade.estimators.rnade import RNADE
@@ -37,8 +38,14 @@ REFITS = (True, False, "paper", "ensemble")
 HALVING_FACTOR = 3
 
 
-def refitted(method: Any) -> Any:
-    """Make a method one that a search without a refit does not have."""
+def of_best(name: str) -> Any:
+    """Make a method that calls the best estimator's; a search without a refit does not have it."""
+    original = getattr(AbstractDensityEstimator, name)
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._best(), name)(*args, **kwargs)
+
     return available_if(lambda search: search.refit is not False)(method)
 
 
@@ -288,34 +295,14 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         """Mean log density of the rows, in nats per row."""
         return float(self._best().score(X, sample_weight=sample_weight))
 
-    @refitted
-    def score_samples(self, X: Any) -> Array:
-        """Log density of each row, in nats."""
-        scores: Array = self._best().score_samples(X)
-        return scores
-
-    @refitted
-    def log_conditionals(self, X: Any) -> Array:
-        """The D terms of each row that sum to `score_samples`."""
-        terms: Array = self._best().log_conditionals(X)
-        return terms
-
-    @refitted
-    def pvalue(self, X: Any) -> Array:
-        """Share of held-out rows at most as likely as each row."""
-        values: Array = self._best().pvalue(X)
-        return values
-
-    @refitted
-    def sample(self, n_samples: int = 1, random_state: Any = None, **bounds: Any) -> Array:
-        """Draw rows from the best estimator."""
-        rows: Array = self._best().sample(n_samples, random_state, **bounds)
-        return rows
-
-    @refitted
-    def save(self, path: Any, *, overwrite: bool = False) -> None:
-        """Write the best estimator to a model file."""
-        self._best().save(path, overwrite=overwrite)
+    score_samples = of_best("score_samples")
+    log_conditionals = of_best("log_conditionals")
+    pit = of_best("pit")
+    conditional_quantiles = of_best("conditional_quantiles")
+    pvalue = of_best("pvalue")
+    held_out_score = of_best("held_out_score")
+    sample = of_best("sample")
+    save = of_best("save")
 
     def _best(self) -> Any:
         check_is_fitted(self)
