@@ -18,9 +18,10 @@ def sample(
     force: options.Force = False,
 ) -> None:
     """Draw new rows from a model (synthetic data)."""
-    from rnade.tables import check_table_destination, write_table
+    from rnade.tables import check_destination, table_format, write_table
 
-    check_table_destination(output, force=force, inputs=[model])
+    table_format(output)
+    check_destination(output, force=force, inputs=[model])
     from rnade import load
     from rnade.columns import column_names
 

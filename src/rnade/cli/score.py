@@ -32,9 +32,10 @@ def score(
     """
     import pyarrow as pa
 
-    from rnade.tables import check_table_destination, write_table
+    from rnade.tables import check_destination, table_format, write_table
 
-    check_table_destination(output, force=force, inputs=[model, data])
+    table_format(output)
+    check_destination(output, force=force, inputs=[model, data])
     from rnade import load
     from rnade.evaluation import mean_score
     from rnade.surprise import typical_log_conditionals

@@ -3,18 +3,12 @@
 from rnade.tables.choice import listed
 from rnade.tables.reading import read_table
 from rnade.tables.table import NOT_CHOSEN, Table
-from rnade.tables.writing import (
-    check_destination,
-    check_table_destination,
-    table_format,
-    write_table,
-)
+from rnade.tables.writing import check_destination, table_format, write_table
 
 __all__ = [
     "NOT_CHOSEN",
     "Table",
     "check_destination",
-    "check_table_destination",
     "listed",
     "read_table",
     "table_format",

@@ -14,21 +14,17 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from rnade.exceptions import TableError
-from rnade.tables.dialect import (
-    BLANKS,
-    MISSING,
-    as_utf8,
-    find_header,
-    find_separator,
-    named_separator,
-    numbered_records,
-    sample,
-    sample_records,
-    split_comments,
-    squeeze_blanks,
+from rnade.tables import dialect
+from rnade.tables.dialect import BLANKS, MISSING, numbered_records, sample_records
+from rnade.tables.numerals import (
+    ANY_NUMBER,
+    Marks,
+    count,
+    find_marks,
+    is_number,
+    matches,
+    numbers_or_reason,
 )
-from rnade.tables.numerals import ANY_NUMBER, Marks, count, find_marks, is_number, matches
-from rnade.tables.typed import numbers_or_reason
 
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?Z?)?"
 _BLOCK_BYTES = 1 << 22
@@ -62,14 +58,15 @@ class DelimitedText:
     def __init__(
         self, data: bytes, source: str, *, separator: str | None, header: bool | None
     ) -> None:
-        data, comment = split_comments(as_utf8(data, source))
+        data, comment = dialect.split_comments(dialect.as_utf8(data, source))
         if not data or data.isspace():
             raise TableError(f"{source} is empty.")
-        separator = named_separator(separator) if separator else find_separator(data) or ","
+        named = dialect.named_separator(separator) if separator else None
+        separator = named or dialect.find_separator(data)
         _check_quotes(data, source, "\t" if separator == BLANKS else separator)
         in_comment = [words for _, words in sample_records(comment, separator)]
         if separator == BLANKS:
-            data, separator = squeeze_blanks(data), "\t"
+            data, separator = dialect.squeeze_blanks(data), "\t"
         records = [record for record in sample_records(data, separator) if any(record[1])]
         if not records:
             raise TableError(f"{source} holds no values.")
@@ -77,7 +74,7 @@ class DelimitedText:
 
         self.source = source
         self.notes: list[str] = []
-        self.has_header = in_first = find_header(rows) if header is None else header
+        self.has_header = in_first = dialect.find_header(rows) if header is None else header
         given = rows[0] if in_first else [""] * len(rows[0])
         if header is None and not in_first and in_comment and _are_names(in_comment[0], rows[0]):
             self.has_header, given = True, in_comment[0]
@@ -86,8 +83,8 @@ class DelimitedText:
         self._separator = separator
         self._first_rows = rows[1:] if in_first else rows
         self._first_line = first_lines.stop if in_first else first_lines.start
-        before = islice(io.StringIO(sample(data).decode(), newline=""), self._first_line - 1)
-        self._body = data[len("".join(before).encode()) :]
+        lines = io.StringIO(dialect.sample(data).decode(), newline="")
+        self._body = data[len("".join(islice(lines, self._first_line - 1)).encode()) :]
         if not self._body or self._body.isspace():
             raise TableError(f"{source} has a header but no rows.")
         if len(self.names) == 1:

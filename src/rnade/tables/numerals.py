@@ -136,3 +136,20 @@ def find_marks(
     if unsure:
         return Marks(",", thousands=True, doubt=unsure[0])
     return Marks(doubt=marked[0] if marked else "")
+
+
+def numbers_or_reason(column: pa.ChunkedArray) -> pa.ChunkedArray | str:
+    """Give a column back if its type is numeric, else say in plain words what it holds."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind, types = column.type, pa.types
+    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    if types.is_null(kind) or any(is_kind(kind) for is_kind in numeric):
+        return column
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return "dates"
+    if types.is_time(kind) or types.is_duration(kind):
+        return "times"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    return f"values of type {kind}"

@@ -1,13 +1,57 @@
-"""A table's file as bytes, gzipped or not, and its format, known by its first bytes."""
+"""Files of tables, gzipped or not, whose formats are known by their first bytes."""
 
 import gzip
 import sys
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rnade.exceptions import TableError
 from rnade.tables.delimited import DelimitedText
-from rnade.tables.typed import FORMATS, TypedFile
+from rnade.tables.numerals import numbers_or_reason
+
+# Formats with types of their own: how their files begin, and the suffixes that promise them.
+FORMATS = {
+    "Parquet": ((b"PAR1",), (".parquet", ".pq")),
+    "Arrow": ((b"ARROW1", b"\xff\xff\xff\xff"), (".feather", ".arrow")),
+}
+
+
+class TypedFile:
+    """A Parquet or Arrow file, as `DelimitedText` is a CSV file."""
+
+    has_header = True
+    index = None
+    notes: Sequence[str] = ()
+
+    def __init__(self, kind: str, data: bytes, source: str) -> None:
+        self.source = source
+        buffer = pa.BufferReader(data)
+        try:
+            if kind == "Parquet":
+                self._table = pq.ParquetFile(buffer).read()
+            else:
+                open_ = pa.ipc.open_stream if data.startswith(b"\xff") else pa.ipc.open_file
+                self._table = open_(buffer).read_all()
+        except (pa.ArrowException, OSError):
+            raise TableError(f"{source} is a damaged or truncated {kind} file.") from None
+        if self._table.num_rows == 0:
+            raise TableError(f"{source} has columns but no rows.")
+        self.names: list[str] = self._table.column_names
+
+    def place(self, record: int) -> str:
+        """Say which row of the file a record, counted from 0, is."""
+        return f"row {record + 1}"
+
+    def columns(
+        self, wanted: Sequence[str], decimal: str | None
+    ) -> Mapping[str, pa.ChunkedArray | str]:
+        """Give the numbers of each column wanted, missing cells null, or why they are none."""
+        return {name: numbers_or_reason(self._table[name]) for name in wanted}
+
 
 TableFile = DelimitedText | TypedFile
 

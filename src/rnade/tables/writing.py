@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from rnade.exceptions import TableError
 from rnade.files import check_writable, write_whole
-from rnade.tables.typed import FORMATS
+from rnade.tables.opening import FORMATS
 
 _FORMATS = {suffix: kind.lower() for kind, (_, suffixes) in FORMATS.items() for suffix in suffixes}
 _FORMATS[".csv"] = "csv"
@@ -37,21 +37,16 @@ def check_destination(
 ) -> None:
     """Refuse a place where no file can be written, before the work that it is to hold is done.
 
-    A file that is one of the `inputs` is refused even with `force`.
+    A file that is one of the `inputs` is refused even with `force`. ``-`` is standard output.
     """
+    if str(path) == "-":
+        return
     try:
         check_writable(path, overwrite=force, inputs=inputs)
     except FileExistsError:
         raise TableError(f"{path} exists already; pass --force to overwrite it.") from None
     if not os.access(Path(path).absolute().parent, os.W_OK):
         raise TableError(f"The folder of {path} may not be written to.")
-
-
-def check_table_destination(path: str, *, force: bool, inputs: Sequence[str]) -> None:
-    """Refuse what `write_table` would refuse, and the `inputs`."""
-    table_format(path)
-    if path != "-":
-        check_destination(path, force=force, inputs=inputs)
 
 
 def write_table(
@@ -70,11 +65,11 @@ def write_table(
     """
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     data = _encoded(table, table_format(destination))
+    check_destination(destination, force=force)
     if str(destination) == "-":
         _write_all(data)
-        return
-    check_destination(destination, force=force)
-    write_whole(destination, data, overwrite=force)
+    else:
+        write_whole(destination, data, overwrite=force)
 
 
 def _write_all(data: bytes) -> None:
