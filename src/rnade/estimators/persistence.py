@@ -23,19 +23,11 @@ from rnade.evaluation import Calibration
 from rnade.exceptions import ModelFileError
 from rnade.serialisation import read_model, write_model
 
-CLASSES: dict[str, type[AbstractDensityEstimator]] = {
-    "RNADE": RNADE,
-    "NADE": NADE,
-    "FVSBN": FVSBN,
-    "FVBN": FVBN,
-    "Gaussian": Gaussian,
-    "MixtureOfGaussians": MixtureOfGaussians,
-    "MixtureOfFactorAnalyzers": MixtureOfFactorAnalyzers,
-}
+KINDS = (RNADE, NADE, FVSBN, FVBN, Gaussian, MixtureOfGaussians, MixtureOfFactorAnalyzers)
+CLASSES: dict[str, type[AbstractDensityEstimator]] = {kind.__name__: kind for kind in KINDS}
 
 # Parameters that files of earlier versions call otherwise.
 RENAMED = {"RNADE": {"search": "ensemble"}}
-
 
 # Parts of a fitted estimator that are dataclasses of arrays, by the prefix of their tensors.
 PARTS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -79,7 +71,7 @@ def save(
     fitted = estimator.fitted_rows_
     settings = {
         "class": type(estimator).__name__,
-        "parameters": _plain_parameters(estimator),
+        "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
         "fitted": {name: getattr(estimator, name) for name in estimator._kept},
         "columns": None if names is None else [str(name) for name in names],
         "rows_digest": None if fitted is None else fitted.digest,
@@ -158,19 +150,12 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(start): t for name, t in tensors.items() if name.startswith(start)}
 
 
-def _plain_parameters(estimator: AbstractDensityEstimator) -> dict[str, Any]:
-    """Parameters as JSON holds them; a RandomState instance has no such form and becomes None."""
-    plain = {}
-    for name, value in estimator.get_params(deep=False).items():
-        if isinstance(value, np.ndarray | Tensor):
-            value = value.tolist()
-        elif isinstance(value, np.generic):
-            value = value.item()
-        elif isinstance(value, np.random.RandomState):
-            value = None
-        elif isinstance(value, os.PathLike):
-            value = os.fspath(value)
-        elif isinstance(value, tuple | range):
-            value = [int(v) for v in value]
-        plain[name] = value
-    return plain
+def _plain(value: Any) -> Any:
+    """A parameter as JSON holds it; a RandomState instance has no such form and becomes None."""
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, tuple | range):
+        return [int(v) for v in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic | Tensor) else value
