@@ -1,5 +1,6 @@
 """``rnade fit``: a table in, a model file out."""
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,12 +40,8 @@ def default_output(data: str) -> Path:
     >>> default_output("data/wine.csv.gz").name, default_output("-").name
     ('wine.rnade', 'model.rnade')
     """
-    if data == "-":
-        return Path("model.rnade")
-    name = Path(data).name
-    if name.lower().endswith(".gz"):
-        name = name[:-3]
-    return Path(Path(name).stem + ".rnade")
+    name = "model" if data == "-" else re.sub(r"(?i)\.gz$", "", Path(data).name)
+    return Path(f"{Path(name).stem}.rnade")
 
 
 def fit(

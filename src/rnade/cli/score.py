@@ -58,12 +58,7 @@ def score(
     if in_file or not as_json:
         write_table(results, output, force=force)
     if as_json:
-        summary = {
-            "n_rows": mean.n_rows,
-            "mean": mean.mean,
-            "standard_error": mean.standard_error,
-            "dropped_rows": table.dropped_rows,
-        }
+        summary = {**vars(mean), "dropped_rows": table.dropped_rows}
         rows = {"output": output} if in_file else {"rows": pa.table(results).to_pylist()}
         print_json({"summary": summary, **rows})
     else:
