@@ -69,7 +69,7 @@ def _compilation_told(console: Console) -> Iterator[None]:
 
         def on_start(self, _: Any) -> None:
             if not self.told:
-                console.print("Compiling kernels for this machine, once (about 10 seconds) ...")
+                console.print("Compiling kernels for this machine, once (about 5 seconds) ...")
             self.told = True
 
         def on_end(self, _: Any) -> None:
