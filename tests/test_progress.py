@@ -79,7 +79,7 @@ def test_nothing_is_drawn_unasked(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-NOTICE = "Compiling kernels for this machine, once (about 10 seconds) ..."
+NOTICE = "Compiling kernels for this machine, once (about 5 seconds) ..."
 
 
 def test_compilation_is_told_of_once(drawn):
