@@ -1,5 +1,7 @@
 """Banks on a GPU: updates replayed from a CUDA graph agree with updates on the CPU."""
 
+import gc
+
 import pytest
 import torch
 from torch import Generator
@@ -52,6 +54,19 @@ def test_graphs_agree_with_the_cpu(name, dtype):
     for one, other in zip(ours, theirs, strict=True):
         for p, q in zip(one.module.parameters(), other.module.parameters(), strict=True):
             torch.testing.assert_close(p.cpu(), q, **close)
+
+
+def test_graphs_of_earlier_runs_may_be_collected_at_any_time():
+    """One that is freed while another is captured spoils it."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for _ in range(3):
+            assert all(
+                model.diverged is None for model in trained("cuda", RECIPES["adam"], torch.float32)
+            )
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rnade.backends.garbage import collection_paused
 from rnade.batch import Batch
 
 
@@ -67,7 +68,8 @@ class CapturedUpdates:
 
     def _capture(self, batches: Batch, schedule: Tensor) -> Any:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # An older graph that is collected while this one is captured would spoil it.
+        with collection_paused(), torch.cuda.graph(graph):
             for i in range(len(schedule)):
                 self._one(batches, schedule, i)
         return graph

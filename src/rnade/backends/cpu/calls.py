@@ -7,7 +7,6 @@ each is compiled once for a precision, whatever it is combined with, and cached 
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # Numba, not Python, gives the arguments of compiled functions their types.
 
-import gc
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,8 @@ import numba.core.cgutils
 import numba.extending
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
+
+from rnade.backends.garbage import collection_paused
 
 # Numba came to have types of its own, which differ from version to version.
 _numba: Any = numba
@@ -44,7 +45,7 @@ def compiled(function: Callable[..., Any]) -> Any:
         kernel = _numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
         kernel = _numba.njit(**options)(function)
-    kernel.compile = _uninterrupted(kernel.compile)
+    kernel.compile = collection_paused()(kernel.compile)
     return kernel
 
 
@@ -73,28 +74,13 @@ def address_of(function: Callable[..., None], arguments: str, dtype: np.dtype[An
     function = inspect.unwrap(function)
     key = (function, arguments, dtype)
     if key not in _functions:
-        cfunc = _uninterrupted(_numba.cfunc(signature, cache=True, **_OPTIONS))
+        cfunc = collection_paused()(_numba.cfunc(signature, cache=True, **_OPTIONS))
         try:
             _functions[key] = cfunc(function)
         except RuntimeError:  # as in `compiled`
             _functions[key] = _numba.cfunc(signature, **_OPTIONS)(function)
     address: int = _functions[key].address
     return address
-
-
-def _uninterrupted(compile_it: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, without garbage collection, which finds nothing and takes a sixth of the time."""
-
-    def compile_at_once(*arguments: Any, **options: Any) -> Any:
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            return compile_it(*arguments, **options)
-        finally:
-            if collecting:
-                gc.enable()
-
-    return compile_at_once
 
 
 _functions: dict[Any, Any] = {}  # keeps the compiled code alive
