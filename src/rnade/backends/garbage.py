@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Collect no garbage within; afterwards, or as a decorator after each call, go on as before."""
+    """Collect no garbage within; as a decorator, within each call."""
     collecting = gc.isenabled()
     gc.disable()
     try:
