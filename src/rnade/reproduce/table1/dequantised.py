@@ -1,4 +1,4 @@
-"""Table 1 on data that let no density score without bound: no twins, no rounded values.
+"""Table 1 on data that let no density score without bound: no duplicate rows, no rounded values.
 
     rnade reproduce table1-dequantised --data-dir FOLDER
 
@@ -24,7 +24,7 @@ COARSEST_DIGIT, FINEST_DIGIT = -6, 8
 
 
 class Table1Dequantised(AbstractUciTable):
-    """The data without twins, dequantised."""
+    """The data without duplicate rows, dequantised."""
 
     name = "table1-dequantised"
     title = "Table 1 without twins and rounding"
