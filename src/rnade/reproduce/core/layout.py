@@ -76,6 +76,35 @@ class ResultTable:
     cells: Mapping[str, Mapping[str, Cell]]
     decimals: int = 2
 
+    @staticmethod
+    def of(
+        words: Mapping[str, Any], lines: Mapping[str, Sequence[Cell]], **facts: Any
+    ) -> "ResultTable":
+        """Lay out lines of cells with the words that an experiment's plan has for their table.
+
+        Parameters
+        ----------
+        words : mapping
+            title, note, row_title and columns; if any, more of the note, decimals, and in bold
+            the columns whose highest figure is marked.
+        lines : mapping of row to its cells, from the first column on
+        **facts
+            What stands for {names} in title and note.
+        """
+        note = " ".join(words[part] for part in ("note", "more") if part in words)
+        columns = words["columns"]
+        cells = {row: dict(zip(columns, line, strict=False)) for row, line in lines.items()}
+        for column in words.get("bold", ()):
+            cells = with_best_bold(cells, column)
+        return ResultTable(
+            words["title"].format(**facts),
+            note.format(**facts),
+            words["row_title"],
+            columns,
+            cells,
+            words.get("decimals", 2),
+        )
+
     def cell(self, row: str, column: str) -> Cell:
         """Give a cell, empty where there is none."""
         return self.cells[row].get(column, Cell())

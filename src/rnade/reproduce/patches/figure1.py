@@ -14,12 +14,12 @@ from torch import Generator, Tensor
 
 from rnade.data.patches import whole_patches
 from rnade.reproduce.core.density import Density
-from rnade.reproduce.core.experiment import Choice, Result, Settings
-from rnade.reproduce.core.layout import Cell, Cells, ResultTable
+from rnade.reproduce.core.experiment import Result, Settings
+from rnade.reproduce.core.layout import Cell
 from rnade.reproduce.core.pictures import draw_rows
-from rnade.reproduce.core.runner import Record
-from rnade.reproduce.patches.figure import N_PATCHES, AbstractPatchFigure
+from rnade.reproduce.patches.figure import AbstractPatchFigure
 from rnade.reproduce.patches.remarks import out_of_range, sample_in_range
+from rnade.reproduce.patches.tables import WORDS
 
 N_SHOWN = 15
 SEED = 0
@@ -36,28 +36,22 @@ class Figure1(AbstractPatchFigure):
     """Test patches and samples."""
 
     name = "figure1"
-    title = "Figure 1: patches and samples"
+    title = WORDS["figure1"]["title"]
     shown = (MIXTURE, RNADE)
+    rows = tuple(LABELS.values())
     facts: ClassVar[Settings] = {"seed": SEED}
 
     def numbers(self, models: Mapping[str, Density], test: Tensor, n: int) -> Result:
         """Draw patches and samples at random; keep the first few, count those out of range."""
         return shown_rows(models[MIXTURE], models[RNADE], test[:n])
 
-    def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
+    def lines(self, numbers: Result) -> dict[str, list[Cell]]:
         """How wide the rows are, and how many leave the legal range."""
-        deviation, share = "deviation of a pixel", "% out of range"
-        cells: Cells = {label: {} for label in LABELS.values()}
-        for record in records.values():
-            for name, label in LABELS.items():
-                found = record["result"][name]
-                cells[label][deviation] = Cell(found["deviation"])
-                cells[label][share] = Cell(100 * found["out_of_range"])
-        note = (
-            f"Of {N_PATCHES:,} patches of each: the share with pixels more than 1 apart, and"
-            " the standard deviation of a pixel around the patch's mean among all others."
-        )
-        return [ResultTable(self.title, note, "patches", (deviation, share), cells, decimals=3)]
+        found = {label: numbers[name] for name, label in LABELS.items()}
+        return {
+            label: [Cell(row["deviation"]), Cell(100 * row["out_of_range"])]
+            for label, row in found.items()
+        }
 
     def draw(self, numbers: Result) -> Any:
         """Draw the rows."""

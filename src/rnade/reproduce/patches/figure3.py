@@ -16,11 +16,11 @@ from torch import Tensor
 from rnade.data.patches import whole_patches
 from rnade.nn import RNADEModule
 from rnade.reproduce.core.density import Density
-from rnade.reproduce.core.experiment import Choice, Result, Settings
-from rnade.reproduce.core.layout import Cell, Cells, ResultTable
+from rnade.reproduce.core.experiment import Result, Settings
+from rnade.reproduce.core.layout import Cell
 from rnade.reproduce.core.pictures import new_figure
-from rnade.reproduce.core.runner import Record
-from rnade.reproduce.patches.figure import N_PATCHES, AbstractPatchFigure
+from rnade.reproduce.patches.figure import AbstractPatchFigure
+from rnade.reproduce.patches.tables import WORDS
 
 # Mixtures of Gaussians dashed red, of Laplaces solid blue, the data green: as in the paper.
 RED, BLUE, GREEN, ORANGE, GREY = "#b3261e", "#33658f", "#3a8f4d", "#c9641c", "#8a919b"
@@ -40,28 +40,21 @@ class Figure3(AbstractPatchFigure):
     """Six panels that compare conditionals."""
 
     name = "figure3"
-    title = "Figure 3: Gaussians against Laplaces"
+    title = WORDS["figure3"]["title"]
     shown = MODELS
+    rows = PARTS
     facts: ClassVar[Settings] = {"patch": PATCH}
 
     def numbers(self, models: Mapping[str, Density], test: Tensor, n: int) -> Result:
         """Compute the curves and the differences."""
         return compare({name: model.module for name, model in models.items()}, test, n)
 
-    def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
+    def lines(self, numbers: Result) -> dict[str, list[Cell]]:
         """Where each kind of mixture predicts better."""
-        gap, count = "MoG less MoL", "pixels where MoG is better"
-        cells: Cells = {row: {} for row in PARTS}
-        for record in records.values():
-            found = record["result"]
-            for row, part in zip(PARTS, found["parts"], strict=True):
-                cells[row][gap] = Cell(part["mean"], part["standard_error"])
-            cells["all pixels"][count] = Cell(float(sum(v > 0 for v in found["difference"])))
-        note = (
-            "Difference in log density between the conditionals of RNADE-MoG and RNADE-MoL,"
-            f" nats, ± its standard error over {N_PATCHES:,} test patches."
-        )
-        return [ResultTable(self.title, note, "pixels", (gap, count), cells)]
+        parts = zip(PARTS, numbers["parts"], strict=True)
+        lines = {row: [Cell(part["mean"], part["standard_error"])] for row, part in parts}
+        lines["all pixels"].append(Cell(float(sum(v > 0 for v in numbers["difference"]))))
+        return lines
 
     def draw(self, numbers: Result) -> Any:
         """Draw the six panels."""

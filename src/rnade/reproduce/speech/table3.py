@@ -60,7 +60,7 @@ class Table3(AbstractExperiment):
             for model in self.chosen_models(choice):
                 row = ROWS[model]
                 grid = [quick(row.grid[0])] if choice.quick else row.grid
-                groups = [list(folds)] if row.published is None else [[k] for k in folds]
+                groups = [[k] for k in folds] if row.of_the_paper else [list(folds)]
                 for settings, group in itertools.product(grid, groups):
                     key = {"dataset": dataset, "model": model}
                     plan.append([Job({**key, "fold": k}, {**facts, **settings}) for k in group])

@@ -1,11 +1,13 @@
 """Tables of Table 3's records: the figures, their errors, differences between models, splits."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from rnade.evaluation import mean_score, standard_error_by_group
-from rnade.reproduce.core.layout import Cell, Cells, ResultTable
+from rnade.reproduce.core.layout import Cell, ResultTable
+from rnade.reproduce.core.plans import read_plan
 from rnade.reproduce.core.runner import Record
 from rnade.reproduce.core.statistics import best_group
 from rnade.reproduce.core.targets import targets
@@ -13,16 +15,14 @@ from rnade.reproduce.speech.rows import ROWS
 from rnade.training import Recipe
 from rnade.typing import Array
 
-TITLES = {
-    "sample": "a sample of TIMIT, 16 speakers",
-    "timit": "TIMIT, core test set",
-    "folder": "a folder of sound files",
-}
+WORDS = read_plan("speech")["tables"]
+DATASETS: dict[str, str] = read_plan("speech")["datasets"]
 # Splits that a row must have to be compared, where others have them: a run that was stopped leaves
 # rows with fewer.
 ENOUGH_SPLITS = 3
 # A row's record for each split, by model.
 Chosen = Mapping[str, Mapping[int, Record]]
+Lines = dict[str, list[Cell]]
 
 
 def lay_out(dataset: str, models: Sequence[str], records: Sequence[Record]) -> list[ResultTable]:
@@ -32,8 +32,15 @@ def lay_out(dataset: str, models: Sequence[str], records: Sequence[Record]) -> l
     shown = _far_enough(chosen)
     tables = [_figures(dataset, shown), _errors(dataset, shown)]
     if len(_splits(shown)) > 1:
-        tables += [differences(dataset, shown), _by_split(dataset, chosen)]
+        tables += [_differences(dataset, shown), _by_split(dataset, chosen)]
     return [*tables, _times(dataset, chosen, mine)]
+
+
+def _table(
+    name: str, dataset: str, lines: Lines, columns: Sequence[str] | None = None, **facts: Any
+) -> ResultTable:
+    words = WORDS[name] if columns is None else {**WORDS[name], "columns": columns}
+    return ResultTable.of(words, lines, data=DATASETS[dataset], **facts)
 
 
 def choose(records: Iterable[Record]) -> dict[int, Record]:
@@ -67,50 +74,41 @@ def _means(folds: Mapping[int, Record], part: str, splits: Sequence[int]) -> Arr
 
 
 def _figures(dataset: str, chosen: Chosen) -> ResultTable:
-    published = targets("table3")["figures"]
-    is_timit, splits = dataset == "timit", _splits(chosen)
+    is_timit, splits, words = dataset == "timit", _splits(chosen), WORDS["figures"]
     several = len(splits) > 1
     tests = {m: _means(folds, "test", splits) for m, folds in chosen.items() if folds}
     # Of one split the highest, since one figure each is no matter for a test.
     bold = best_group(tests) if several else {*sorted(tests, key=lambda m: -tests[m].mean())[:1]}
-    cells: Cells = {ROWS[model].label: {} for model in chosen}
+    lines: Lines = {ROWS[model].label: [] for model in chosen}
     for model, folds in chosen.items():
-        line, paper = cells[ROWS[model].label], published.get(ROWS[model].published, {})
-        for part, title in (("train", "training"), ("test", "test")):
+        line, paper = lines[ROWS[model].label], _published(model)
+        for part in ("train", "test"):
             beside = paper.get(part) if is_timit else None
             if not folds:
-                line[title] = Cell(published=beside)
+                line.append(Cell(published=beside))
                 continue
             mean = mean_score(_means(folds, part, splits))
             error = mean.standard_error
             if not several:
                 error = folds[splits[0]]["result"][part]["error_by_utterance"]
-            line[title] = Cell(mean.mean, error, beside, part == "test" and model in bold)
-        if folds and not is_timit:
-            line[_PAPER_COLUMN] = Cell(paper.get("test"))
-    over = (
-        f"mean over {len(splits)} splits by speaker, ± its standard error over splits"
-        if several
-        else "± its standard error by utterance"
-    )
-    meant = (
-        "In brackets the paper's figure and the difference."
-        if is_timit
-        else "The paper's column is of full TIMIT: the same comparison on far more data, not to be"
-        " set against ours figure by figure."
-    )
-    tested = "not significantly worse than any other (paired t-test over splits, 0.05)"
-    return ResultTable(
-        f"Table 3: {TITLES[dataset]}",
-        f"Log-likelihood, nats per window of 231 standardised dimensions: {over}. {meant} Bold:"
-        f" {tested if several else 'the highest'}.{_left_out(chosen)}",
-        "model",
-        ["training", "test", *([] if is_timit else [_PAPER_COLUMN])],
-        cells,
+            line.append(Cell(mean.mean, error, beside, part == "test" and model in bold))
+        line.append(Cell(paper.get("test") if folds else None))
+    over = "splits" if several else "utterances"
+    return _table(
+        "figures",
+        dataset,
+        lines,
+        words["columns"][: 2 if is_timit else 3],
+        over=words["over"][over].format(n=len(splits)),
+        meant=words["meant"]["timit" if is_timit else "others"],
+        tested=words["tested"][over],
+        left_out=_left_out(chosen),
     )
 
 
-_PAPER_COLUMN = "paper, test, full TIMIT"
+def _published(model: str) -> dict[str, float]:
+    found: dict[str, float] = targets("table3")["figures"].get(ROWS[model].label, {})
+    return found
 
 
 def _left_out(chosen: Chosen) -> str:
@@ -124,35 +122,22 @@ def _left_out(chosen: Chosen) -> str:
     return f" Sound files left out: {', '.join(sorted(names))}." if names else ""
 
 
-_ERRORS = {"error_by_window": "by window", "error_by_utterance": "by utterance"}
-
-
 def _errors(dataset: str, chosen: Chosen) -> ResultTable:
     """Three standard errors: the smallest takes windows for independent, which they are not."""
     splits = _splits(chosen)
-    cells: Cells = {ROWS[model].label: {} for model in chosen}
-    for model, folds in chosen.items():
-        if not folds:
-            continue
-        line = cells[ROWS[model].label]
-        for key, title in _ERRORS.items():
+    lines: Lines = {ROWS[model].label: [] for model in chosen}
+    for model, folds in ((model, folds) for model, folds in chosen.items() if folds):
+        line = lines[ROWS[model].label]
+        for key in ("error_by_window", "error_by_utterance"):
             found = [folds[k]["result"]["test"][key] for k in splits]
             known = [e for e in found if e is not None]
-            line[title] = Cell(float(np.mean(known)) if known else None)
-        line["over splits"] = Cell(Cell.mean_of(_means(folds, "test", splits)).standard_error)
-    return ResultTable(
-        f"Standard errors: {TITLES[dataset]}",
-        "Of the test figure, in nats. By window and by utterance: of one split, mean over splits;"
-        " windows of one utterance overlap and are not independent, so that the first is too"
-        " small. Over splits: of the mean over splits, whose test speakers differ.",
-        "model",
-        [*_ERRORS.values(), *(["over splits"] if len(splits) > 1 else [])],
-        cells,
-        decimals=3,
-    )
+            line.append(Cell(float(np.mean(known)) if known else None))
+        line.append(Cell(Cell.mean_of(_means(folds, "test", splits)).standard_error))
+    columns = WORDS["errors"]["columns"][: 3 if len(splits) > 1 else 2]
+    return _table("errors", dataset, lines, columns)
 
 
-def differences(dataset: str, chosen: Chosen) -> ResultTable:
+def _differences(dataset: str, chosen: Chosen) -> ResultTable:
     """What the paper's claims come to: RNADE-MoG beside the best mixture, and MoG beside MoL."""
     known = {m: folds for m, folds in chosen.items() if folds}
     common = _splits(known)
@@ -160,9 +145,7 @@ def differences(dataset: str, chosen: Chosen) -> ResultTable:
 
     def best(start: str, *, of_the_paper: bool = False) -> str | None:
         found = [
-            m
-            for m in tests
-            if m.startswith(start) and (ROWS[m].published is not None or not of_the_paper)
+            m for m in tests if m.startswith(start) and (ROWS[m].of_the_paper or not of_the_paper)
         ]
         return max(found, key=lambda m: tests[m]) if found else None
 
@@ -174,30 +157,20 @@ def differences(dataset: str, chosen: Chosen) -> ResultTable:
         (paper, best("mog", of_the_paper=True)),
         (paper, best("rnade-mol", of_the_paper=True)),
     ]
-    cells: Cells = {}
+    lines: Lines = {}
     for a, b in pairs:
         if a not in known or b not in known:
             continue
         splits = _splits({a: known[a], b: known[b]})
         gaps = _means(known[a], "test", splits) - _means(known[b], "test", splits)
         over = mean_score(gaps)
-        cells[f"{ROWS[a].label} less {ROWS[b].label}, {len(splits)} splits"] = {
-            "over splits": Cell(over.mean, over.standard_error),
-            "smallest": Cell(float(gaps.min())),
-            "largest": Cell(float(gaps.max())),
-            "by utterance": _gap_by_utterance(known[a], known[b], splits),
-        }
-    return ResultTable(
-        f"Differences: {TITLES[dataset]}",
-        "Test log-likelihood of one model less another's, nats per window, pair by pair on the"
-        " same windows, in all splits that both have; of several rows of a kind, the one with the"
-        " highest mean in the splits that all rows have. Over splits:"
-        " mean and standard error of the splits' differences, with the smallest and largest. By"
-        " utterance: all test windows of all splits, standard error over utterances.",
-        "difference",
-        ["over splits", "smallest", "largest", "by utterance"],
-        cells,
-    )
+        lines[f"{ROWS[a].label} less {ROWS[b].label}, {len(splits)} splits"] = [
+            Cell(over.mean, over.standard_error),
+            Cell(float(gaps.min())),
+            Cell(float(gaps.max())),
+            _gap_by_utterance(known[a], known[b], splits),
+        ]
+    return _table("differences", dataset, lines)
 
 
 def _gap_by_utterance(
@@ -214,11 +187,11 @@ def _gap_by_utterance(
 
 
 def _by_split(dataset: str, chosen: Chosen) -> ResultTable:
-    cells = {
-        ROWS[m].label: {
-            f"split {k + 1}": Cell(float(record["result"]["test"]["mean"]))
-            for k, record in folds.items()
-        }
+    splits = sorted({k for folds in chosen.values() for k in folds})
+    lines = {
+        ROWS[m].label: [
+            Cell(folds[k]["result"]["test"]["mean"] if k in folds else None) for k in splits
+        ]
         for m, folds in chosen.items()
     }
     picked = [
@@ -226,14 +199,8 @@ def _by_split(dataset: str, chosen: Chosen) -> ResultTable:
         for m, folds in chosen.items()
         if folds and len(ROWS[m].grid) > 1
     ]
-    return ResultTable(
-        f"Split by split: {TITLES[dataset]}",
-        "Test log-likelihood in each split. What the validation speakers chose: "
-        + " ".join(picked),
-        "model",
-        sorted({column for line in cells.values() for column in line}),
-        cells,
-    )
+    columns = [f"split {k + 1}" for k in splits]
+    return _table("splits", dataset, lines, columns, chosen=" ".join(picked))
 
 
 def _choices(folds: Mapping[int, Record]) -> str:
@@ -259,7 +226,7 @@ def _setting(record: Record) -> str:
 def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTable:
     """How long all settings of each row took, and what it comes to for one split."""
     total = "all rows"
-    cells: Cells = {label: {} for label in (*(ROWS[m].label for m in chosen), total)}
+    lines: Lines = {label: [] for label in (*(ROWS[m].label for m in chosen), total)}
     everything = one = 0.0
     for model, folds in chosen.items():
         mine = [r for r in records if r["job"]["model"] == model]
@@ -267,20 +234,12 @@ def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTab
             continue
         seconds = sum(r["seconds"] for r in mine)
         everything, one = everything + seconds, one + seconds / len(folds)
-        cells[ROWS[model].label] = {
-            "settings": Cell(len({str(r["settings"]) for r in mine})),
-            "all splits": Cell(seconds),
-            "one split": Cell(seconds / len(folds)),
-        }
+        lines[ROWS[model].label] = [
+            Cell(len({str(r["settings"]) for r in mine})),
+            Cell(seconds),
+            Cell(seconds / len(folds)),
+        ]
     if records:
-        cells[total] = {"all splits": Cell(everything), "one split": Cell(one)}
+        lines[total] = [Cell(), Cell(everything), Cell(one)]
     machines = sorted({r["hardware"]["gpu"] or r["hardware"]["processor"] for r in records})
-    return ResultTable(
-        f"Seconds: {TITLES[dataset]}",
-        f"On {', '.join(machines) or 'no machine yet'}: reading, training and scoring, every"
-        " setting of a row counted. Rows that ran at the same time slowed each other down.",
-        "model",
-        ["settings", "all splits", "one split"],
-        cells,
-        decimals=0,
-    )
+    return _table("seconds", dataset, lines, machines=", ".join(machines) or "no machine yet")
