@@ -12,6 +12,7 @@ Two recipes: NADE's own (plain gradient descent, 500 sigmoid units, early stoppi
 by validation) and ours (Adam, averaged weights, weight decay chosen by validation).
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -23,7 +24,8 @@ from rnade.evaluation import mean_score
 from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule
 from rnade.nn.ensemble import log_average
 from rnade.reproduce.core.experiment import AbstractExperiment, Choice, Context, Result, Settings
-from rnade.reproduce.core.layout import Cell, Cells, ResultTable, with_best_bold
+from rnade.reproduce.core.layout import Cell, ResultTable
+from rnade.reproduce.core.plans import read_plan
 from rnade.reproduce.core.runner import Job, Record
 from rnade.reproduce.core.targets import targets
 from rnade.training import MODERN, Recipe, train
@@ -31,63 +33,25 @@ from rnade.training import MODERN, Recipe, train
 N_ORDERS = 8
 SEED = 0
 
-LABELS = {"fvsbn": "FVSBN", "nade": "NADE", "nade-tied": "NADE, tied output weights"}
-RECIPE_LABELS = {"nade": "NADE's recipe", "ours": "our recipe"}
-SET_LABELS = {"mushrooms": "mushrooms", "dna": "DNA", "nips": "NIPS-0-12"}
-
-# NADE's own recipe, with minibatches of 10 in place of single rows and so ten times the rate.
-_NADE: Settings = {
-    "n_hidden": 500,
-    "optimiser": "sgd",
-    "batch_size": 10,
-    "epochs": 100,
-    "schedule": "linear",
-    "warmup": 0.0,
-    "momentum": 0.0,
-    "averaging": 0.0,
-    "patience": 10,
-    "clip_norm": None,
-    "weight_scale": 0.01,
-}
-_OURS: Settings = {"epochs": 100, "averaging": 0.99, "patience": 20}
+_PLAN = read_plan("binary")
+MODELS, RECIPES, SET_LABELS = (_PLAN[name] for name in ("models", "recipes", "datasets"))
 
 
 def _grid(model: str, recipe: str, dataset: str) -> list[Settings]:
     """Settings among which validation chooses."""
-    if recipe == "nade":
-        return [{**_NADE, "learning_rate": rate} for rate in (0.5, 0.1)]
-    if model == "fvsbn":
-        return [
-            {**_OURS, "learning_rate": rate, "weight_decay": decay}
-            for rate, decay in _FVSBN_GRID[dataset]
-        ]
-    return [
-        {**_OURS, "n_hidden": units, "learning_rate": 0.02, "weight_decay": decay}
-        for units, decay in _NADE_GRID[dataset]
-    ]
-
-
-# Rate and weight decay; units and weight decay. The less data for each column, the more decay.
-_FVSBN_GRID = {
-    "mushrooms": [(0.1, 0.0), (0.1, 0.01)],
-    "dna": [(0.03, 0.2), (0.03, 0.4)],
-    "nips": [(0.01, 3.0), (0.01, 7.0)],
-}
-_NADE_GRID = {
-    "mushrooms": [(200, 0.02), (200, 0.1)],
-    "dna": [(100, 0.3), (100, 0.6)],
-    "nips": [(100, 5.0), (100, 10.0)],
-}
-_QUICK: Settings = {"epochs": 2, "batches_per_epoch": 5, "n_hidden": 8}
+    own = _PLAN["grids"]["rates"]
+    if recipe == "ours":
+        own = _PLAN["grids"]["fvsbn" if model == "fvsbn" else "units"][dataset]
+    return [_PLAN["settings"][recipe] | settings for settings in own]
 
 
 class BinaryExperiment(AbstractExperiment):
     """NADE and FVSBN on mushrooms, DNA and NIPS-0-12."""
 
     name = "binary"
-    title = "NADE and FVSBN on binary data"
+    title = _PLAN["table"]["title"]
     datasets = BINARY_SETS
-    models = tuple(LABELS)
+    models = tuple(MODELS)
 
     def plan(self, choice: Choice) -> list[list[Job]]:
         """One job for each data set, model, recipe and setting, each a group of its own."""
@@ -96,7 +60,7 @@ class BinaryExperiment(AbstractExperiment):
             [job]
             for dataset in self.chosen_datasets(choice)
             for model in self.chosen_models(choice)
-            for recipe in RECIPE_LABELS
+            for recipe in RECIPES
             for job in _jobs(dataset, model, recipe, choice)
         ]
 
@@ -112,32 +76,30 @@ class BinaryExperiment(AbstractExperiment):
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
         """One table: models, recipes, one order or all; by data set."""
         published = targets("binary")
+        datasets = self.chosen_datasets(choice)
+        columns = [SET_LABELS[dataset] for dataset in datasets]
         n_orders = 2 if choice.quick else N_ORDERS
-        cells: Cells = {}
-        for model in self.chosen_models(choice):
-            for recipe, recipe_label in RECIPE_LABELS.items():
-                for orders, label in (("one", "one order"), ("all", f"{n_orders} orders")):
-                    cells[f"{LABELS[model]}, {recipe_label}, {label}"] = {
-                        SET_LABELS[dataset]: _chosen_cell(
-                            [
-                                records[job.identity]
-                                for job in _jobs(dataset, model, recipe, choice)
-                                if job.identity in records
-                            ],
-                            orders,
-                            published["figures"][dataset].get(_PUBLISHED.get((model, orders))),
-                        )
-                        for dataset in self.chosen_datasets(choice)
-                    }
-        columns = [SET_LABELS[dataset] for dataset in self.chosen_datasets(choice)]
-        for column in columns:
-            cells = with_best_bold(cells, column)
-        note = (
-            "Test log-likelihood, nats per row, ± its standard error over test rows; settings"
-            " chosen by validation rows. In brackets the published figure and the difference"
-            f" ({published['source']}). Bold: the highest of a column."
-        )
-        return [ResultTable(self.title, note, "model", columns, cells)]
+        lines = {}
+        for model, recipe, (orders, label) in itertools.product(
+            self.chosen_models(choice),
+            RECIPES,
+            (("one", "one order"), ("all", f"{n_orders} orders")),
+        ):
+            beside = MODELS[model]["published"].get(orders)
+            lines[f"{MODELS[model]['label']}, {RECIPES[recipe]}, {label}"] = [
+                _chosen_cell(
+                    [
+                        records[job.identity]
+                        for job in _jobs(dataset, model, recipe, choice)
+                        if job.identity in records
+                    ],
+                    orders,
+                    published["figures"][dataset].get(beside),
+                )
+                for dataset in datasets
+            ]
+        words = {**_PLAN["table"], "columns": columns, "bold": columns}
+        return [ResultTable.of(words, lines, source=published["source"])]
 
 
 def train_bank(job: Job, train_rows: Tensor, validation: Tensor, test: Tensor) -> Result:
@@ -203,21 +165,11 @@ def _jobs(dataset: str, model: str, recipe: str, choice: Choice) -> list[Job]:
     for settings in _grid(model, recipe, dataset)[: 1 if choice.quick else None]:
         full = {**settings, "n_orders": N_ORDERS, "seed": SEED}
         if choice.quick:
-            full |= {**_QUICK, "n_orders": 2}
+            full |= _PLAN["settings"]["quick"]
         if model == "fvsbn":
             full.pop("n_hidden", None)
         jobs.append(Job(key, full))
     return jobs
-
-
-# The published model to set beside ours: ensembles are known of NADE alone.
-_PUBLISHED = {
-    ("fvsbn", "one"): "FVSBN",
-    ("nade", "one"): "NADE",
-    ("nade", "all"): "EoNADE",
-    ("nade-tied", "one"): "NADE",
-    ("nade-tied", "all"): "EoNADE",
-}
 
 
 def _chosen_cell(records: Sequence[Record], orders: str, published: float | None) -> Cell:

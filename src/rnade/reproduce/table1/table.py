@@ -13,14 +13,15 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import groupby
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rnade.data import UCI_SETS, DataStore, UciSet, load_uci
 from rnade.evaluation import mean_score
 from rnade.reproduce.core.experiment import AbstractExperiment, Choice, Context, Result, Settings
-from rnade.reproduce.core.layout import Cell, Cells, ResultTable
+from rnade.reproduce.core.layout import Cell, ResultTable
+from rnade.reproduce.core.plans import read_plan
 from rnade.reproduce.core.runner import Job, Record
 from rnade.reproduce.core.statistics import best_group
 from rnade.reproduce.core.targets import targets
@@ -30,13 +31,8 @@ from rnade.typing import Array
 
 # Of the folds of all sets but red wine, which has the authors' own.
 FOLD_SEED = 0
-SET_LABELS = {
-    "red-wine": "Red wine",
-    "white-wine": "White wine",
-    "parkinsons": "Parkinsons",
-    "ionosphere": "Ionosphere",
-    "boston": "Boston housing",
-}
+PLAN = read_plan("table1")
+SET_LABELS: dict[str, str] = PLAN["datasets"]
 
 
 class AbstractUciExperiment(AbstractExperiment):
@@ -92,15 +88,15 @@ class AbstractUciTable(AbstractUciExperiment):
 
     Attributes
     ----------
-    note : str
-        What the figures are.
+    words : dict
+        Of the table.
     figures : dict
         Published ones, by data set and label.
     extra_settings : dict
         What results depend on besides folds and models.
     """
 
-    note: ClassVar[str]
+    words: ClassVar[dict[str, Any]]
     figures: ClassVar[dict[str, dict[str, float]]] = {}
     extra_settings: ClassVar[Settings] = {}
 
@@ -148,20 +144,20 @@ class AbstractUciTable(AbstractUciExperiment):
 
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
         """One table: models by data sets, bold by the paper's test."""
-        chosen = {model: COLUMNS[model].label for model in self.chosen_models(choice)}
-        datasets = {d: SET_LABELS[d] for d in self.chosen_datasets(choice)}
-        cells: Cells = {label: {} for label in chosen.values()}
-        for dataset, title in datasets.items():
+        lines: dict[str, list[Cell]] = {m: [] for m in self.chosen_models(choice)}
+        datasets = self.chosen_datasets(choice)
+        for dataset in datasets:
             scores = scores_by_model(records, dataset)
             bold = best_group(scores)
-            for model, label in chosen.items():
-                published = self.figures.get(dataset, {}).get(label)
-                cells[label][title] = (
+            for model, line in lines.items():
+                published = self.figures.get(dataset, {}).get(COLUMNS[model].label)
+                line.append(
                     Cell.mean_of(scores[model], published, bold=model in bold)
                     if model in scores
                     else Cell(published=published)
                 )
-        return [ResultTable(self.title, self.note, "model", [*datasets.values()], cells)]
+        words = {**self.words, "columns": [SET_LABELS[dataset] for dataset in datasets]}
+        return [ResultTable.of(words, {COLUMNS[m].label: line for m, line in lines.items()})]
 
 
 def row_facts(scores: Array) -> Result:
@@ -189,12 +185,8 @@ class Table1(AbstractUciTable):
     """The data as they are."""
 
     name = "table1"
-    title = "Table 1: five UCI data sets"
-    note = (
-        "Test log-likelihood, nats per row of standardised data: mean over folds, ± its standard"
-        " error. In brackets the paper's figure and the difference. Bold: not significantly worse"
-        " than any other (paired t-test over folds, 0.05)."
-    )
+    words = PLAN["tables"]["table1"]
+    title = words["title"]
     figures = targets("table1")["figures"]
 
     def load(self, dataset: str, store: DataStore) -> UciSet:

@@ -7,8 +7,9 @@ in several ways, since these cost next to nothing once the grid is trained.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,17 @@ from rnade.reproduce.core.targets import targets
 from rnade.reproduce.table1.folds import FoldRows, log_densities, log_terms
 from rnade.reproduce.table1.protocol import Protocol, Searched, retrained, search
 from rnade.reproduce.table1.repeats import has_common_value, split_by_value
-from rnade.reproduce.table1.table import FOLD_SEED, SET_LABELS, AbstractUciExperiment, row_facts
+from rnade.reproduce.table1.table import (
+    FOLD_SEED,
+    PLAN,
+    SET_LABELS,
+    AbstractUciExperiment,
+    row_facts,
+)
 from rnade.typing import Array
 
 # A third of the paper's grid: every number of components, and rates and decays apart.
 PART = tuple(itertools.product((2, 5, 10, 20), (0.1, 0.025), (2.0, 1.0, 0.1, 0.0)))
-# Variants change one thing in what the paper prints, which has no momentum here.
-PRINTED = {"momentum": 0.0}
-ON_PART = Protocol(PART, recipe=PRINTED)
 # Training rows that hold a value before it counts as repeated.
 OFTEN = 5
 
@@ -50,77 +54,27 @@ class Variant:
     """
 
     label: str
-    protocol: Protocol = ON_PART
-    family: str = "gaussian"
-    fold_seed: int = FOLD_SEED
+    protocol: Protocol
+    family: str
+    fold_seed: int
 
 
-def _changed(
-    label: str, *, family: str = "gaussian", recipe: Mapping[str, Any] = PRINTED, **changes: Any
+def _variant(
+    label: str,
+    family: str = "gaussian",
+    fold_seed: int = FOLD_SEED,
+    recipe: Mapping[str, Any] = MappingProxyType({}),
+    **changes: Any,
 ) -> Variant:
-    protocol = Protocol(PART, recipe={**PRINTED, **recipe}, **changes)
-    return Variant(label, protocol, family)
+    # One thing is changed in what the paper prints, which has no momentum here.
+    protocol = Protocol(PART, recipe={"momentum": 0.0, **recipe}, **changes)
+    return Variant(label, protocol, family, fold_seed)
 
 
-VARIANTS = {
-    "paper": _changed("as the paper says"),
-    "laplace": Variant("mixtures of Laplaces", family="laplace"),
-    "broad": _changed("scales start broad", broad_start=True),
-    "broad-laplace": _changed("Laplaces, scales start broad", family="laplace", broad_start=True),
-    "released": _changed(
-        "scales start broad, decay of c too, momentum 0.9: the authors' released code",
-        broad_start=True,
-        decayed=("W", "c"),
-        recipe={"momentum": 0.9},
-    ),
-    "weights-0.1": _changed("starting weights of deviation 0.1", recipe={"weight_scale": 0.1}),
-    "quantiles": _changed("means start at quantiles", recipe={"spread": "quantile"}),
-    "plain-gradient": _changed(
-        "gradient of the means as it is", recipe={"scale_mean_gradient": False}
-    ),
-    "decay-all": _changed("decay of V and c too", decayed=("W", "c", "V")),
-    "momentum": _changed("momentum 0.9", recipe={"momentum": 0.9}),
-    "clipped": _changed("gradient clipped at norm 10", recipe={"clip_norm": 10.0}),
-    "last-epoch": _changed("no early stopping in the search", early_stopping=False),
-    "floor-0.01": _changed("scales at least 0.01", sigma_floor=0.01),
-    "floor-0.1": _changed("scales at least 0.1", sigma_floor=0.1),
-    "sigmoid": _changed("sigmoid units", activation="sigmoid"),
-    "random-order": _changed("columns in a random order", order="random"),
-    "variance": Variant(
-        "gradient of the means times the variance, as in Newton's method", family="gaussian-newton"
-    ),
-    "softplus": Variant(
-        "scales log(1 + exp(10 z)) / 10, as in old parts of the authors' code",
-        family="gaussian-softplus",
-    ),
-    "softplus-written-out": Variant(
-        "such scales, where float32 rounds them to 0 below 6e-9", family="gaussian-written-out"
-    ),
-    "softplus-tanh": Variant(
-        "such scales, and fractions softmax(10 tanh z)", family="gaussian-softplus-tanh"
-    ),
-    "softplus-laplace": Variant(
-        "mixtures of Laplaces with such scales", family="laplace-softplus"
-    ),
-    "folds-1": Variant("other folds", fold_seed=1),
-    "folds-2": Variant("other folds again", fold_seed=2),
-}
-
+VARIANTS = {name: _variant(**entry) for name, entry in PLAN["variants"].items()}
 # How models of a searched grid are chosen and finished, as the table calls it.
-RULES = {
-    "paper": "chosen by fold, retrained (the paper's rule)",
-    "before": "not retrained",
-    "one_setting": "one setting for all folds, retrained",
-    "one_setting_before": "one setting, not retrained",
-    "no_skips": "of runs without a bad update, not retrained",
-    "by_conditional": "chosen by conditional, not retrained",
-    "averaged": "average of the grid's best ten, not retrained",
-    "best_by_test": "best by the test rows themselves",
-}
-ROW_RULES = {
-    "median": "median row, the paper's rule",
-    "without_worst": "without each fold's worst row, the paper's rule",
-}
+RULES: dict[str, str] = PLAN["rules"]
+ROW_RULES: dict[str, str] = PLAN["row_rules"]
 
 
 class Table1Variants(AbstractUciExperiment):
@@ -179,18 +133,18 @@ class Table1Variants(AbstractUciExperiment):
 
     def tables(self, choice: Choice, records: Mapping[str, Record]) -> list[ResultTable]:
         """A table for each data set: variants by rules."""
+        rules = {**RULES, **ROW_RULES}
+        published = targets("table1")["figures"]
         return [
-            ResultTable(
-                f"{SET_LABELS[dataset]}: RNADE with one thing changed",
-                "Test log-likelihood, nats per row: mean over folds, ± its standard error. Every"
-                f" row searches the same {len(PART)} of the paper's 96 settings. The paper's"
-                f" RNADE-MoG: {targets('table1')['figures'][dataset]['RNADE-MoG']}.",
-                "changed",
-                [*RULES.values(), *ROW_RULES.values()],
+            ResultTable.of(
+                {**PLAN["tables"]["variants"], "columns": [*rules.values()]},
                 {
-                    VARIANTS[name].label: _cells(records, dataset, name)
+                    VARIANTS[name].label: _line(records, dataset, name, rules)
                     for name in self.chosen_models(choice)
                 },
+                data=SET_LABELS[dataset],
+                n=len(PART),
+                published=published[dataset]["RNADE-MoG"],
             )
             for dataset in self.chosen_datasets(choice)
         ]
@@ -236,15 +190,18 @@ def by_rule(result: Mapping[str, Any]) -> dict[str, Any]:
     return scores
 
 
-def _cells(records: Mapping[str, Record], dataset: str, name: str) -> dict[str, Cell]:
+def _line(
+    records: Mapping[str, Record], dataset: str, name: str, rules: Iterable[str]
+) -> list[Cell]:
     """One variant's cells by rule; a rule that came later is not in older records."""
     wanted = {"dataset": dataset, "model": name}.items()
     scores = [by_rule(r["result"]) for r in records.values() if wanted <= r["job"].items()]
-    return {
-        column: Cell.mean_of([each[rule] for each in scores])
-        for rule, column in {**RULES, **ROW_RULES}.items()
+    return [
+        Cell.mean_of([each[rule] for each in scores])
         if scores and all(rule in each for each in scores)
-    }
+        else Cell()
+        for rule in rules
+    ]
 
 
 def _short(values: Array) -> list[float | None]:
