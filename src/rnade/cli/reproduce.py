@@ -1,8 +1,7 @@
 """``rnade reproduce``: the paper's tables from one command each, resumable."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,20 +15,6 @@ if TYPE_CHECKING:
     from rnade.reproduce.core.runner import RecordFile
 
 _SPEECH = "Speech (table3, figure2)"
-
-
-class SplitBy(StrEnum):
-    """What no two parts of a folder of speech share."""
-
-    speaker = "speaker"
-    file = "file"
-
-
-class OnBadFile(StrEnum):
-    """What to do about sound files that cannot be used."""
-
-    refuse = "refuse"
-    skip = "skip"
 
 
 def reproduce(
@@ -61,18 +46,18 @@ def reproduce(
         Path | None, typer.Option(help="Folder of WAV or FLAC files.", rich_help_panel=_SPEECH)
     ] = None,
     split_by: Annotated[
-        SplitBy,
+        Literal["speaker", "file"],
         typer.Option(
             help="Split --speech by speaker (one folder each) or by file.", rich_help_panel=_SPEECH
         ),
-    ] = SplitBy.speaker,
+    ] = "speaker",
     on_bad_file: Annotated[
-        OnBadFile,
+        Literal["refuse", "skip"],
         typer.Option(
             help="Sound files that cannot be used: an error, or left out; both name them.",
             rich_help_panel=_SPEECH,
         ),
-    ] = OnBadFile.refuse,
+    ] = "refuse",
     device: Device = "auto",
     zoran_weiss: Annotated[
         Path | None,
@@ -99,7 +84,7 @@ def reproduce(
     from rnade.reproduce.core.runner import RecordFile
 
     experiment = get_experiment(name)
-    sound = SpeechFolder(timit or speech, split_by.value, on_bad_file.value)
+    sound = SpeechFolder(timit or speech, split_by, on_bad_file)
     names = _with_folder(_names(datasets), timit, speech)
     choice = Choice(quick, names, _names(models), folds, sound)
     folder = Path(output or f"results/{name}{'-quick' if quick else ''}")

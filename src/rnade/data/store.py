@@ -7,7 +7,7 @@ import tarfile
 import zlib
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rnade.checks import unknown_name
 from rnade.data.manifest import DataFile, Manifest, default_manifest
@@ -72,7 +72,10 @@ class DataStore:
         if entry.archive is not None:
             return self._from_archive(entry)
         if entry.url is None:
-            _explain_not_downloadable(entry, self.manifest)
+            raise DataError(
+                f"{name} cannot be downloaded by this program. Source:"
+                f" {self.manifest.sets[entry.set]['source']}. Get it there and {_PASS_FOLDER}."
+            )
         path = _download(entry.url, self.cache / name, entry.sha256)
         return _checked(entry, path.read_bytes(), str(path))
 
@@ -176,13 +179,6 @@ def _download(url: str, path: Path, sha256: str | None) -> Path:
             f"What {url} gives is not the file that was expected: its sha256 is not {sha256}."
             f" Get the file elsewhere and {_PASS_FOLDER}."
         ) from error
-
-
-def _explain_not_downloadable(entry: DataFile, manifest: Manifest) -> NoReturn:
-    raise DataError(
-        f"{entry.name} cannot be downloaded by this program. Source:"
-        f" {manifest.sets[entry.set]['source']}. Get it there and {_PASS_FOLDER}."
-    )
 
 
 def _pooch() -> Any:

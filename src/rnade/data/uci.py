@@ -15,23 +15,15 @@ MIN_DISTINCT = 40
 MAX_CORRELATION = 0.98
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How a file is laid out: separator (None for blanks) and names, or a header in the file."""
-
-    path: str
-    separator: str | None
-    names: tuple[str, ...] | None = None
-
-
 _HOUSING = "CRIM ZN INDUS CHAS NOX RM AGE DIS RAD TAX PTRATIO B LSTAT MEDV"
-_LAYOUTS = {
-    "red-wine": _Layout("uci/winequality-red.csv", ";"),
-    "white-wine": _Layout("uci/winequality-white.csv", ";"),
-    "parkinsons": _Layout("uci/parkinsons_updrs.data", ","),
+# File, separator (None for blanks), and the names of columns where no header has them.
+_LAYOUTS: dict[str, tuple[str, str | None, tuple[str, ...]]] = {
+    "red-wine": ("uci/winequality-red.csv", ";", ()),
+    "white-wine": ("uci/winequality-white.csv", ";", ()),
+    "parkinsons": ("uci/parkinsons_updrs.data", ",", ()),
     # The 35th column is the class, a letter.
-    "ionosphere": _Layout("uci/ionosphere.data", ",", tuple(f"V{i}" for i in range(34))),
-    "boston": _Layout("uci/housing.data", None, tuple(_HOUSING.split())),
+    "ionosphere": ("uci/ionosphere.data", ",", tuple(f"V{i}" for i in range(34))),
+    "boston": ("uci/housing.data", None, tuple(_HOUSING.split())),
 }
 UCI_SETS = tuple(_LAYOUTS)
 
@@ -80,19 +72,12 @@ def load_uci(name: str, store: DataStore) -> UciSet:
     """
     if name not in _LAYOUTS:
         raise unknown_name(name, list(UCI_SETS), "data set")
-    layout = _LAYOUTS[name]
-    text = store.read(layout.path).decode("ascii")
-    header = layout.names is None
-    names = layout.names or tuple(
-        cell.strip('"') for cell in text.split("\n", 1)[0].strip().split(layout.separator)
-    )
-    values = np.loadtxt(
-        StringIO(text),
-        delimiter=layout.separator,
-        skiprows=int(header),
-        usecols=range(len(names)),
-        ndmin=2,
-    )
+    path, separator, names = _LAYOUTS[name]
+    text = store.read(path).decode("ascii")
+    if not names:
+        header, text = text.split("\n", 1)
+        names = tuple(cell.strip('"') for cell in header.strip().split(separator))
+    values = np.loadtxt(StringIO(text), delimiter=separator, usecols=range(len(names)), ndmin=2)
     kept, dropped = choose_columns(values, names)
     blocks, row_order = _authors_folds(store) if name == "red-wine" else (None, None)
     return UciSet(name, tuple(names[d] for d in kept), values[:, kept], dropped, blocks, row_order)

@@ -82,6 +82,10 @@ class AbstractExperiment(abc.ABC):
         What can be chosen.
     n_folds : int
         Folds there are; 0 where the data has a fixed split.
+    unless_chosen, quick_unless_chosen : tuples of str, or None
+        Data sets that a run takes, and a quick one, where none are chosen; None for all.
+    quick_folds : int or None
+        Folds that a quick run takes where their number is not chosen.
     """
 
     name: ClassVar[str]
@@ -89,6 +93,9 @@ class AbstractExperiment(abc.ABC):
     datasets: ClassVar[tuple[str, ...]]
     models: ClassVar[tuple[str, ...]]
     n_folds: ClassVar[int] = 0
+    unless_chosen: ClassVar[tuple[str, ...] | None] = None
+    quick_unless_chosen: ClassVar[tuple[str, ...] | None] = None
+    quick_folds: ClassVar[int | None] = None
 
     def settings(self, dataset: str, model: str, choice: Choice) -> Settings:
         """What the result of a model's jobs on a data set depends on."""
@@ -132,7 +139,8 @@ class AbstractExperiment(abc.ABC):
 
     def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
         """The chosen data sets, in the experiment's order."""
-        return _chosen(choice.datasets, self.datasets, "data set")
+        default = self.quick_unless_chosen if choice.quick else self.unless_chosen
+        return _chosen(choice.datasets or default, self.datasets, "data set")
 
     def chosen_models(self, choice: Choice) -> tuple[str, ...]:
         """The chosen models, in the experiment's order."""
@@ -141,7 +149,7 @@ class AbstractExperiment(abc.ABC):
     def chosen_folds(self, choice: Choice) -> range:
         """Numbers of the chosen folds."""
         if choice.folds is None:
-            return range(self.n_folds)
+            return range(self.n_folds)[: self.quick_folds if choice.quick else None]
         if not self.n_folds:
             raise ValueError(f"{self.name} has a fixed split and no folds to choose from.")
         if positive_int(choice.folds, "folds") > self.n_folds:

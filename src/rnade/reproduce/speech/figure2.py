@@ -24,8 +24,7 @@ from rnade.reproduce.core.runner import Job, Record
 from rnade.reproduce.speech.data import FoldWindows, identity
 from rnade.reproduce.speech.models import kept_or_fitted
 from rnade.reproduce.speech.rows import ROWS, SHOWN, quick
-from rnade.reproduce.speech.table3 import EXPERIMENT as TABLE_3
-from rnade.reproduce.speech.table3 import fold_of, models_of
+from rnade.reproduce.speech.table3 import Table3, fold_of, models_of
 from rnade.typing import Array
 
 N_WINDOWS = 15
@@ -38,12 +37,9 @@ class Figure2(AbstractExperiment):
 
     name = "figure2"
     title = "Figure 2: windows of speech and samples"
-    datasets = TABLE_3.datasets
+    datasets = Table3.datasets
+    unless_chosen = quick_unless_chosen = Table3.unless_chosen
     models = (DATA, *SHOWN)
-
-    def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
-        """The sample, unless others are named."""
-        return TABLE_3.chosen_datasets(choice)
 
     def settings(self, dataset: str, model: str, choice: Choice) -> Settings:
         """What a line depends on; a model's, on all that its job of Table 3 depends on."""

@@ -40,11 +40,8 @@ class Table3(AbstractExperiment):
     title = "Table 3: speech"
     datasets = ("sample", "timit", "folder")
     models = tuple(ROWS)
-    n_folds = N_FOLDS
-
-    def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
-        """The sample, unless others are named."""
-        return ("sample",) if choice.datasets is None else super().chosen_datasets(choice)
+    unless_chosen = quick_unless_chosen = ("sample",)
+    n_folds, quick_folds = N_FOLDS, 1
 
     def plan(self, choice: Choice) -> list[list[Job]]:
         """One job a setting and fold.
@@ -55,8 +52,7 @@ class Table3(AbstractExperiment):
         plan = []
         for dataset in self.chosen_datasets(choice):
             facts = {**identity(choice.speech, dataset), "quick": choice.quick}
-            one = dataset == "timit" or (choice.quick and choice.folds is None)
-            folds = self.chosen_folds(choice)[: 1 if one else None]
+            folds = self.chosen_folds(choice)[: 1 if dataset == "timit" else None]
             for model in self.chosen_models(choice):
                 row = ROWS[model]
                 grid = [quick(row.grid[0])] if choice.quick else row.grid

@@ -36,29 +36,10 @@ SET_LABELS: dict[str, str] = PLAN["datasets"]
 
 
 class AbstractUciExperiment(AbstractExperiment):
-    """An experiment on ten folds of each of five UCI data sets.
-
-    Attributes
-    ----------
-    quick_sets : tuple of str
-        What the quick version runs, unless told otherwise; of two folds.
-    """
+    """An experiment on ten folds of each of five UCI data sets."""
 
     datasets = UCI_SETS
-    n_folds = 10
-    quick_sets: ClassVar[tuple[str, ...]]
-
-    def chosen_datasets(self, choice: Choice) -> tuple[str, ...]:
-        """The chosen data sets; without a choice the quick version takes the smallest."""
-        if choice.quick and choice.datasets is None:
-            return self.quick_sets
-        return super().chosen_datasets(choice)
-
-    def chosen_folds(self, choice: Choice) -> range:
-        """Numbers of the chosen folds; without a choice the quick version takes two."""
-        if choice.quick and choice.folds is None:
-            return range(2)
-        return super().chosen_folds(choice)
+    n_folds, quick_folds = 10, 2
 
     def fold_rows(self, jobs: Sequence[Job], table: UciSet) -> list[FoldRows]:
         """Rows of the jobs' folds."""
@@ -101,7 +82,7 @@ class AbstractUciTable(AbstractUciExperiment):
     extra_settings: ClassVar[Settings] = {}
 
     models = tuple(COLUMNS)
-    quick_sets = ("red-wine", "ionosphere", "boston")
+    quick_unless_chosen = ("red-wine", "ionosphere", "boston")
 
     @abc.abstractmethod
     def load(self, dataset: str, store: DataStore) -> UciSet:

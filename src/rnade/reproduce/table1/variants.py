@@ -83,7 +83,7 @@ class Table1Variants(AbstractUciExperiment):
     name = "table1-variants"
     title = "Table 1: the paper's protocol with one thing changed"
     models = tuple(VARIANTS)
-    quick_sets = ("boston",)
+    quick_unless_chosen = ("boston",)
 
     def settings(self, dataset: str, model: str, choice: Choice) -> Settings:
         """What a variant's results depend on."""
