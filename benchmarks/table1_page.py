@@ -19,9 +19,9 @@ from rnade.evaluation import mean_score
 from rnade.reproduce import get_experiment
 from rnade.reproduce.core.experiment import Choice
 from rnade.reproduce.core.layout import to_markdown
+from rnade.reproduce.core.plans import targets
 from rnade.reproduce.core.runner import Record, RecordFile
 from rnade.reproduce.core.statistics import SIGNIFICANCE, best_group, paired_p_value
-from rnade.reproduce.core.targets import targets
 from rnade.reproduce.table1.columns import COLUMNS
 from rnade.reproduce.table1.ensembles import CANDIDATES, WITH_KERNELS
 from rnade.reproduce.table1.table import SET_LABELS, scores_by_model

@@ -30,9 +30,9 @@ from rnade.reproduce.core.layout import (
     to_markdown,
     with_best_bold,
 )
+from rnade.reproduce.core.plans import targets
 from rnade.reproduce.core.runner import Job, RecordFile, pending, run_plan
 from rnade.reproduce.core.statistics import best_group, paired_p_value
-from rnade.reproduce.core.targets import targets
 from rnade.reproduce.table1.columns import COLUMNS
 from rnade.training import MODERN
 

@@ -18,7 +18,7 @@ from rnade.families import GaussianMixture, LaplaceMixture
 from rnade.nn import GaussianModule, RNADEModule
 from rnade.reproduce.core.density import Density
 from rnade.reproduce.core.experiment import Choice, Context
-from rnade.reproduce.core.targets import targets
+from rnade.reproduce.core.plans import targets
 from rnade.reproduce.patches import figure3, models, table2
 from rnade.reproduce.patches.models import ColumnSource
 from rnade.reproduce.patches.remarks import (

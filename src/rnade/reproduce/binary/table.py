@@ -15,6 +15,7 @@ by validation) and ours (Adam, averaged weights, weight decay chosen by validati
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -25,9 +26,8 @@ from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule
 from rnade.nn.ensemble import log_average
 from rnade.reproduce.core.experiment import AbstractExperiment, Choice, Context, Result, Settings
 from rnade.reproduce.core.layout import Cell, ResultTable
-from rnade.reproduce.core.plans import read_plan
+from rnade.reproduce.core.plans import read_plan, targets
 from rnade.reproduce.core.runner import Job, Record
-from rnade.reproduce.core.targets import targets
 from rnade.training import MODERN, Recipe, train
 
 N_ORDERS = 8
@@ -175,12 +175,9 @@ def _jobs(dataset: str, model: str, recipe: str, choice: Choice) -> list[Job]:
 def _chosen_cell(records: Sequence[Record], orders: str, published: float | None) -> Cell:
     """Test score of the setting that validates best."""
 
-    def score(record: Record, part: str) -> dict[str, float]:
+    def score(record: Record, part: str) -> Any:
         scores = record["result"][part]
-        found: dict[str, float] = (
-            scores["by_order"][0] if orders == "one" else scores["all_orders"]
-        )
-        return found
+        return scores["by_order"][0] if orders == "one" else scores["all_orders"]
 
     if not records:
         return Cell(published=published)

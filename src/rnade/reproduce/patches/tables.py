@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from rnade.reproduce.core.layout import Cell, ResultTable
-from rnade.reproduce.core.plans import read_plan
-from rnade.reproduce.core.targets import targets
+from rnade.reproduce.core.plans import read_plan, targets
 from rnade.reproduce.patches.rows import OUR_ROWS, PAPER_ROWS, REMARK_ROWS, ROWS
 
 Results = Mapping[str, Mapping[str, Any]]

@@ -9,7 +9,6 @@ import torch
 
 from rnade.exceptions import DataError
 from rnade.nn import MixtureOfGaussiansModule
-from rnade.typing import Array
 
 
 def read_mixture(path: Path) -> tuple[MixtureOfGaussiansModule, dict[str, Any]]:
@@ -49,16 +48,10 @@ def read_mixture(path: Path) -> tuple[MixtureOfGaussiansModule, dict[str, Any]]:
             f"Expected covs of shape (D, D, K) and K mixweights in {path}; got"
             f" {(*covs.shape[1:], K)} and {weights.shape}."
         )
-    means = _means(model, K, whole)
+    # The published file has no means, or zeros.
+    given = np.asarray(getattr(model, "means", 0.0), dtype=np.float64)
+    means = given.reshape(whole, K).T if given.size > 1 else np.zeros((K, whole))
     mixture = MixtureOfGaussiansModule(whole - 1, K).double()
     parts = weights / weights.sum(), means[:, :-1], covs[:, :-1, :-1]
     mixture.set_components(*(torch.as_tensor(part)[None] for part in parts))
     return mixture, {"sha256": hashlib.sha256(Path(path).read_bytes()).hexdigest()}
-
-
-def _means(model: Any, K: int, whole: int) -> Array:
-    """Means of shape (K, D + 1); the published file has none, or zeros."""
-    given = np.asarray(getattr(model, "means", 0.0), dtype=np.float64)
-    if given.size <= 1:
-        return np.zeros((K, whole))
-    return given.reshape(whole, K).T

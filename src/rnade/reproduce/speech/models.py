@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -123,7 +124,8 @@ def _fit_rnade(
     for models in made:
         trained = [next(results) for _ in models]
         members = [
-            Density(_rnade(t), linear) for t, (_, linear, _) in zip(trained, models, strict=True)
+            Density(cast(RNADEModule, t.module), linear)
+            for t, (_, linear, _) in zip(trained, models, strict=True)
         ]
         yield SpeechDensity(members, [order for _, _, order in models]), _details(trained)
 
@@ -145,11 +147,6 @@ def _started(
         module = make_rnade(settings, D, seed).to(device)
         module.start_from(train, spread=recipe.spread)
         yield Member(module, recipe, ShuffledRows(train, seed), Batch(validation)), linear, order
-
-
-def _rnade(trained: Trained) -> RNADEModule:
-    assert isinstance(trained.module, RNADEModule)
-    return trained.module
 
 
 def _details(trained: Sequence[Trained]) -> Settings:

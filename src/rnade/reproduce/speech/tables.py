@@ -7,10 +7,9 @@ import numpy as np
 
 from rnade.evaluation import mean_score, standard_error_by_group
 from rnade.reproduce.core.layout import Cell, ResultTable
-from rnade.reproduce.core.plans import read_plan
+from rnade.reproduce.core.plans import read_plan, targets
 from rnade.reproduce.core.runner import Record
 from rnade.reproduce.core.statistics import best_group
-from rnade.reproduce.core.targets import targets
 from rnade.reproduce.speech.rows import ROWS
 from rnade.training import Recipe
 from rnade.typing import Array

@@ -56,12 +56,8 @@ COLUMNS = {
     "rnade-default": Column("RNADE(), our default", fit_default, {}),
     "rnade-ensemble": Column("RNADE, ensemble", fit_ensembles, ENSEMBLE_SETTINGS),
     WITH_KERNELS: Column("RNADE, ensemble with kernels", fit_ensembles, KERNEL_SETTINGS),
-    "gaussian-mixture": peers.peer(
-        "scikit-learn GaussianMixture", peers.fit_mixture, peers.MIXTURES, peers.MIXTURES[:2]
-    ),
-    "kernel-density": peers.peer(
-        "scikit-learn KernelDensity", peers.fit_kernels, peers.KERNELS, peers.KERNELS[-2:]
-    ),
-    "zuko-nsf": peers.flow("NSF"),
-    "zuko-maf": peers.flow("MAF"),
+    "gaussian-mixture": peers.peer("gaussian-mixture", peers.fit_mixture),
+    "kernel-density": peers.peer("kernel-density", peers.fit_kernels),
+    "zuko-nsf": peers.peer("zuko-nsf", partial(peers.fit_flow, "NSF")),
+    "zuko-maf": peers.peer("zuko-maf", partial(peers.fit_flow, "MAF")),
 }

@@ -21,8 +21,9 @@ from rnade.nn import RNADEModule
 from rnade.nn.ensemble import log_average
 from rnade.nn.kernels import kernel_log_densities
 from rnade.reproduce.core.banks import train_all
+from rnade.reproduce.core.plans import read_plan
 from rnade.reproduce.table1.folds import Fitted, FoldRows, log_densities
-from rnade.reproduce.table1.peers import KERNELS
+from rnade.reproduce.table1.peers import grid_of
 from rnade.reproduce.table1.repeats import has_twin
 from rnade.training import MODERN, Member, ShuffledRows, Trained
 from rnade.training.stacking import PRIOR_ROWS, stacking_weights
@@ -49,17 +50,9 @@ class Candidate:
         return f"{self.family.capitalize()}s, decay {self.weight_decay:g}"
 
 
-# By held-out rows, small tables want much decay (Ionosphere most of all), large ones little.
-CANDIDATES = [
-    Candidate("gaussian", 0.3),
-    Candidate("gaussian", 1.0),
-    Candidate("laplace", 0.3),
-    Candidate("laplace", 1.0),
-    Candidate("laplace", 10.0),
-    Candidate("laplace", 30.0),
-]
+CANDIDATES = [Candidate(**settings) for settings in read_plan("table1")["candidates"]]
 # Those among which scikit-learn's row chooses: no more freedom than that.
-KERNEL_CANDIDATES = [(str(s["kernel"]), float(s["bandwidth"])) for s in KERNELS]
+KERNEL_CANDIDATES = [(s["kernel"], s["bandwidth"]) for s in grid_of("kernel-density")]
 SETTINGS = {
     "candidates": [asdict(candidate) for candidate in CANDIDATES],
     "recipe": asdict(MODERN),

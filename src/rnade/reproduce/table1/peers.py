@@ -7,57 +7,42 @@ training rows. Fits are small, so they run side by side, one process and one thr
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache, partial
-from multiprocessing import get_context
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
+from sklearn.utils.parallel import Parallel, delayed
 
 from rnade.records import usable_cores
 from rnade.reproduce.core.experiment import Settings
+from rnade.reproduce.core.plans import read_plan
 from rnade.reproduce.table1.folds import Column, Fitted, FoldRows
 from rnade.typing import Array
 
-
-def _all_of(**choices: Sequence[Any]) -> list[Settings]:
-    return [
-        dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())
-    ]
-
-
-MIXTURES = _all_of(
-    n_components=(1, 2, 3, 5, 8, 12, 20, 30),
-    covariance_type=("full", "diag"),
-    reg_covar=(1e-6, 1e-4, 1e-2),
+_PEERS = read_plan("table1")["peers"]
+# Of zuko's flows.
+HIDDEN, BATCH, EPOCHS, PATIENCE = (
+    _PEERS["zuko-nsf"]["settings"][name] for name in ("hidden", "batch_size", "epochs", "patience")
 )
-KERNELS = _all_of(
-    bandwidth=[round(float(b), 4) for b in np.geomspace(0.03, 1.5, 18)],
-    kernel=("gaussian", "exponential"),
-)
-FLOWS = _all_of(transforms=(3,), learning_rate=(1e-3, 5e-3))
-QUICK_FLOWS = [{"transforms": 1, "learning_rate": 5e-3, "epochs": 3}]
-# Of flows: two hidden layers, rows in a minibatch, epochs at most, and epochs without a better
-# validation score after which training stops.
-HIDDEN, BATCH, EPOCHS, PATIENCE = (64, 64), 256, 100, 10
+
+
+def grid_of(name: str) -> list[Settings]:
+    """All settings of a peer."""
+    choices = _PEERS[name]["choices"]
+    values = itertools.product(*choices.values())
+    return [dict(zip(choices, each, strict=True)) for each in values]
+
 
 # Fits a setting to rows and scores others; gives the scores and the epochs trained, 0 where there
 # is no such thing. Told 0 epochs, a flow stops early by the rows that it scores.
 FitOne = Callable[[Settings, Array, Array, int], tuple[Array, int]]
 
 
-def peer(
-    label: str,
-    fit_one: FitOne,
-    grid: Sequence[Settings],
-    quick_grid: Sequence[Settings],
-    needs: str | None = None,
-    **settings: Any,
-) -> Column:
+def peer(name: str, fit_one: FitOne) -> Column:
     """Give the column of another library's estimator, whose settings are chosen among a grid."""
-    fit = partial(fit_peer, fit_one, grid, quick_grid)
-    return Column(label, fit, {"grid": list(grid), **settings}, needs)
+    own, grid = _PEERS[name], grid_of(name)
+    fit = partial(fit_peer, fit_one, grid, own["quick"])
+    return Column(own["label"], fit, {"grid": grid, **own.get("settings", {})}, own.get("needs"))
 
 
 def fit_peer(
@@ -70,14 +55,11 @@ def fit_peer(
 ) -> Iterator[Fitted]:
     """Choose settings by validation rows in every fold, and fit them to all training rows."""
     tried = quick_grid if quick else grid
-    side_by_side = map if quick else _workers().map
-    pairs = [(fold, settings) for fold in folds for settings in tried]
+    side_by_side = Parallel(1 if quick else usable_cores(), return_as="generator")
     trials = side_by_side(
-        fit_one,
-        [settings for _, settings in pairs],
-        [fold.train for fold, _ in pairs],
-        [fold.validation for fold, _ in pairs],
-        [0] * len(pairs),
+        delayed(fit_one)(settings, fold.train, fold.validation, 0)
+        for fold in folds
+        for settings in tried
     )
     means, epochs = np.array([(scores.mean(), n) for scores, n in trials]).T.reshape(
         2, len(folds), len(tried)
@@ -85,31 +67,12 @@ def fit_peer(
     best = np.where(np.isfinite(means), means, -np.inf).argmax(1)
     trained = [int(epochs[k, i]) for k, i in enumerate(best)]
     finals = side_by_side(
-        fit_one,
-        [tried[i] for i in best],
-        [fold.all_training for fold in folds],
-        [fold.test for fold in folds],
-        trained,
+        delayed(fit_one)(tried[i], fold.all_training, fold.test, n)
+        for fold, i, n in zip(folds, best, trained, strict=True)
     )
     for k, (i, (scores, _)) in enumerate(zip(best, finals, strict=True)):
         chosen = {"chosen": tried[i], "validation": float(means[k, i]), "epochs": trained[k]}
         yield Fitted(scores, {**chosen, "n_settings": len(tried)})
-
-
-@cache
-def _workers() -> ProcessPoolExecutor:
-    """Processes for all columns and data sets: to start them takes longer than many a fit."""
-    # A fresh interpreter each: torch and its threads do not survive a fork.
-    return ProcessPoolExecutor(
-        mp_context=get_context("spawn"), initializer=_one_thread, max_workers=usable_cores()
-    )
-
-
-def _one_thread() -> None:
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1)
-    torch.set_num_threads(1)
 
 
 def fit_mixture(settings: Settings, train: Array, scored: Array, epochs: int) -> tuple[Array, int]:
@@ -128,21 +91,6 @@ def fit_kernels(settings: Settings, train: Array, scored: Array, epochs: int) ->
     from sklearn.neighbors import KernelDensity
 
     return np.asarray(KernelDensity(**settings).fit(train).score_samples(scored)), 0
-
-
-def flow(kind: str) -> Column:
-    """Give the column of one of zuko's flows."""
-    return peer(
-        f"zuko {kind}",
-        partial(fit_flow, kind),
-        FLOWS,
-        QUICK_FLOWS,
-        "zuko",
-        hidden=list(HIDDEN),
-        batch_size=BATCH,
-        epochs=EPOCHS,
-        patience=PATIENCE,
-    )
 
 
 def fit_flow(

@@ -21,10 +21,9 @@ from rnade.data import UCI_SETS, DataStore, UciSet, load_uci
 from rnade.evaluation import mean_score
 from rnade.reproduce.core.experiment import AbstractExperiment, Choice, Context, Result, Settings
 from rnade.reproduce.core.layout import Cell, ResultTable
-from rnade.reproduce.core.plans import read_plan
+from rnade.reproduce.core.plans import read_plan, targets
 from rnade.reproduce.core.runner import Job, Record
 from rnade.reproduce.core.statistics import best_group
-from rnade.reproduce.core.targets import targets
 from rnade.reproduce.table1.columns import COLUMNS
 from rnade.reproduce.table1.folds import FoldRows
 from rnade.typing import Array

@@ -19,8 +19,8 @@ from rnade.data import load_uci
 from rnade.nn.ensemble import log_average
 from rnade.reproduce.core.experiment import Choice, Context, Result, Settings
 from rnade.reproduce.core.layout import Cell, ResultTable
+from rnade.reproduce.core.plans import targets
 from rnade.reproduce.core.runner import Job, Record
-from rnade.reproduce.core.targets import targets
 from rnade.reproduce.table1.folds import FoldRows, log_densities, log_terms
 from rnade.reproduce.table1.protocol import Protocol, Searched, retrained, search
 from rnade.reproduce.table1.repeats import has_common_value, split_by_value
