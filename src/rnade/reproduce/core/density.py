@@ -29,10 +29,13 @@ class Density:
     module : AbstractDensity
     linear : LinearPart or None
         What is taken out of the rows before the module sees them.
+    order : int Tensor of shape (D,), or None
+        In which linear part and module take the columns; None for their own.
     """
 
     module: AbstractDensity
     linear: LinearPart | None = None
+    order: Tensor | None = None
 
     @property
     def n_parameters(self) -> int:
@@ -46,7 +49,8 @@ class Density:
 
     def columns_of(self, x: Tensor) -> Tensor:
         """Rows as the module sees them."""
-        return x if self.linear is None else self.linear.transform(x)
+        ordered = x if self.order is None else x[:, self.order]
+        return ordered if self.linear is None else self.linear.transform(ordered)
 
     @torch.no_grad()
     def log_prob(self, x: Tensor) -> Tensor:
@@ -60,7 +64,8 @@ class Density:
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Draw rows."""
         y = self.module.sample(n, generator)
-        return y if self.linear is None else self.linear.inverse(y)
+        ordered = y if self.linear is None else self.linear.inverse(y)
+        return ordered if self.order is None else ordered[:, self.order.argsort()]
 
 
 @dataclass(frozen=True, eq=False)

@@ -147,18 +147,14 @@ def to_markdown(table: ResultTable) -> str:
 def to_csv(tables: Sequence[ResultTable]) -> str:
     """Lay out tables with one figure a line, all digits kept."""
     out = StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["table", "row", "column", *_FIGURES, "bold"])
+    numbers = ("value", "standard_error", "published", "difference")
+    names = ("table", "row", "column", *numbers, "bold")
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
     for table in tables:
         for figures in _figures(table):
-            numbers = [figures[name] for name in _FIGURES]
-            plain = ["" if number is None else repr(number) for number in numbers]
-            place = [table.title, figures["row"], figures["column"]]
-            writer.writerow([*place, *plain, int(figures["bold"])])
+            writer.writerow({**figures, "table": table.title, "bold": int(figures["bold"])})
     return out.getvalue()
-
-
-_FIGURES = ("value", "standard_error", "published", "difference")
 
 
 def to_json(tables: Sequence[ResultTable]) -> list[dict[str, Any]]:

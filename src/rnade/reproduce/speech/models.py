@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -28,38 +28,27 @@ from rnade.typing import Array
 
 @dataclass(frozen=True, eq=False)
 class SpeechDensity:
-    """A fitted density of windows: one model, or the average of several in other orders.
-
-    Attributes
-    ----------
-    members : list of Density
-    orders : list of int Tensors of shape (D,)
-        In which each member takes the dimensions of a window.
-    """
+    """A fitted density of windows: one model, or the average of several in other orders."""
 
     members: list[Density]
-    orders: list[Tensor]
 
     @torch.no_grad()
     def log_prob(self, rows: Tensor) -> Array:
         """Log density of each row in nats."""
-        scores = [
-            member.log_prob(rows[:, order])
-            for member, order in zip(self.members, self.orders, strict=True)
-        ]
-        return np.asarray(log_average(torch.stack(scores)).cpu().numpy())
+        scores = torch.stack([member.log_prob(rows) for member in self.members])
+        return np.asarray(log_average(scores).cpu().numpy())
 
     @torch.no_grad()
     def sample(self, n: int, seed: int) -> Tensor:
         """Draw windows, each from a model chosen at random."""
-        device = self.orders[0].device
-        generator = Generator(device).manual_seed(seed)
-        chosen = torch.randint(len(self.members), (n,), device=device, generator=generator)
-        drawn = torch.empty(n, len(self.orders[0]), device=device)
-        for i, (member, order) in enumerate(zip(self.members, self.orders, strict=True)):
-            mine = (chosen == i).nonzero().flatten()
-            if len(mine):
-                drawn[mine[:, None], order] = member.sample(len(mine), generator)
+        module = self.members[0].module
+        generator = Generator(module.device).manual_seed(seed)
+        chosen = torch.randint(len(self.members), (n,), device=module.device, generator=generator)
+        drawn = torch.empty(n, module.n_dimensions, device=module.device)
+        for i, member in enumerate(self.members):
+            mine = chosen == i
+            if mine.any():
+                drawn[mine] = member.sample(int(mine.sum()), generator)
         return drawn
 
 
@@ -111,8 +100,7 @@ def _fit_mixtures(
         generator = Generator(rows.device).manual_seed(settings["seed"] + fold.number)
         module, outcome = fit_gaussians(settings, rows, rows, fold.validation, generator)
         details = {"best_epoch": outcome.best_epoch, "n_epochs": outcome.history[-1]["epoch"]}
-        own_order = torch.arange(rows.shape[1], device=rows.device)
-        yield SpeechDensity([Density(module)], [own_order]), details
+        yield SpeechDensity([Density(module)]), details
 
 
 def _fit_rnade(
@@ -120,33 +108,29 @@ def _fit_rnade(
 ) -> Iterator[tuple[SpeechDensity, Settings]]:
     """All folds, and all orders of an average, as one bank."""
     made = [list(_started(settings, fold)) for fold in folds]
-    results = iter(train_all([member for models in made for member, _, _ in models]))
+    results = iter(train_all([member for models in made for member, _ in models]))
     for models in made:
         trained = [next(results) for _ in models]
         members = [
-            Density(cast(RNADEModule, t.module), linear)
-            for t, (_, linear, _) in zip(trained, models, strict=True)
+            replace(density, module=cast(AbstractDensity, t.module))
+            for t, (_, density) in zip(trained, models, strict=True)
         ]
-        yield SpeechDensity(members, [order for _, _, order in models]), _details(trained)
+        yield SpeechDensity(members), _details(trained)
 
 
-def _started(
-    settings: Settings, fold: FoldWindows
-) -> Iterator[tuple[Member, LinearPart | None, Tensor]]:
+def _started(settings: Settings, fold: FoldWindows) -> Iterator[tuple[Member, Density]]:
     """Models of one fold in the windows' own order and, for an average, in others."""
     recipe = Recipe(**settings["recipe"])
     D, device = fold.train.shape[1], fold.train.device
     for i, own in enumerate(natural_orders(D, fold.n_features)[: settings["n_orders"]]):
         order = own.to(device)
         linear = LinearPart.fit(fold.train[:, order]) if settings["residuals"] else None
-        train, validation = (
-            rows[:, order] if linear is None else linear.transform(rows[:, order])
-            for rows in (fold.train, fold.validation)
-        )
         seed = settings["seed"] + 100 * i + fold.number
         module = make_rnade(settings, D, seed).to(device)
+        density = Density(module, linear, order)
+        train, validation = (density.columns_of(rows) for rows in (fold.train, fold.validation))
         module.start_from(train, spread=recipe.spread)
-        yield Member(module, recipe, ShuffledRows(train, seed), Batch(validation)), linear, order
+        yield Member(module, recipe, ShuffledRows(train, seed), Batch(validation)), density
 
 
 def _details(trained: Sequence[Trained]) -> Settings:
@@ -178,7 +162,7 @@ def kept_or_fitted(job: Job, fold: FoldWindows, folder: Path) -> SpeechDensity:
     make = partial(make_module, job.settings, D)
     found = stored(file_of(job, folder), job.settings, make, device)
     if found is not None:
-        return SpeechDensity([found.density], [torch.arange(D, device=device)])
+        return SpeechDensity([found.density])
     ((density, _),) = fit(job.settings, [fold])
     keep(density, job, folder)
     return density
