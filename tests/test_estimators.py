@@ -33,7 +33,7 @@ from rnade import (
     MixtureOfGaussians,
     load,
 )
-from rnade.estimators.density import Rows
+from rnade.batch import Batch
 from rnade.exceptions import (
     CheckpointError,
     SpikeWarning,
@@ -656,7 +656,7 @@ def test_each_model_of_the_default_stops_by_rows_of_its_own():
     plan = model._plan(90, 3)
     assert [planned.fold for planned in plan] == [*range(8), *range(8)]
     x = torch.arange(90.0)[:, None].expand(-1, 3)
-    members = model.make_members(Rows(x, None, None), Rows(x[:9] + 1000, None, None), 0, plan)
+    members = model.make_members(Batch(x), Batch(x[:9] + 1000), 0, plan)
     held_out = torch.cat([member.held_out.x for member in members[:8]])
     assert torch.equal(held_out, x)  # each row once
     for member in members:

@@ -12,7 +12,7 @@ from torch import Generator
 
 from rnade.batch import Batch
 from rnade.columns import Resolution
-from rnade.estimators.density import AbstractDensityEstimator, Rows
+from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.parameters import TrainingParameters, estimator
 from rnade.exceptions import TrainingWarning, warn_caller
 from rnade.nn import AbstractAutoregressive, AbstractDensity, EnsembleModule
@@ -150,7 +150,7 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
         self._make_recipe()
 
     def _train(
-        self, training: Rows, held_out: Rows | None, seed: int, target: Any
+        self, training: Batch, held_out: Batch | None, seed: int, target: Any
     ) -> tuple[AbstractDensity, Outcome]:
         """Train the models of the plan as one bank; the densities of several are averaged.
 
@@ -188,8 +188,8 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
 
     def make_members(
         self,
-        training: Rows,
-        held_out: Rows | None,
+        training: Batch,
+        held_out: Batch | None,
         seed: int,
         plan: Sequence[Planned],
         targets: Sequence[float] | None = None,
@@ -242,22 +242,18 @@ def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:
 
 
 def _split_rows(
-    training: Rows, held_out: Rows | None, seed: int, fold: int | None, width: Array | None
+    training: Batch, held_out: Batch | None, seed: int, fold: int | None, width: Array | None
 ) -> tuple[ShuffledRows, Batch | None]:
     """Rows to train on and rows that stop training: those held out, or a fold of the former."""
-    x, weights = training.x, training.weights
-    validation = None if held_out is None else held_out.x
-    validation_weights = None if held_out is None else held_out.weights
+    rows, left = training, held_out
     if fold is not None:
-        n = len(x)
-        here = torch.zeros(n, dtype=torch.bool, device=x.device)
+        n = len(rows.x)
+        here = torch.zeros(n, dtype=torch.bool, device=rows.x.device)
         here[fold * n // N_FOLDS : (fold + 1) * n // N_FOLDS] = True
-        x, validation = x[~here], x[here]
-        if weights is not None:
-            weights, validation_weights = weights[~here], weights[here]
-    noise_width = None if width is None else torch.as_tensor(width).to(x)
-    source = ShuffledRows(x, seed + (fold or 0), weights=weights, noise_width=noise_width)
-    return source, None if validation is None else Batch(validation, validation_weights)
+        rows, left = training.map(lambda t: t[~here]), training.map(lambda t: t[here])
+    noise_width = None if width is None else torch.as_tensor(width).to(rows.x)
+    seed += fold or 0
+    return ShuffledRows(rows.x, seed, weights=rows.weights, noise_width=noise_width), left
 
 
 def _described(planned: Planned, result: Trained) -> dict[str, Any]:

@@ -2,15 +2,14 @@
 
 import abc
 import time
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
-from torch import Tensor
 
+from rnade.batch import Batch
 from rnade.checks import number_between
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
@@ -26,15 +25,6 @@ from rnade.training.retraining import least_after_retraining, retraining_took
 from rnade.typing import Array
 
 _SECOND_FAILED = "Training again on all rows failed, so the first model was kept."
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Standardised rows as tensors, with their weights and their places in X."""
-
-    x: Tensor
-    weights: Tensor | None
-    at: NDArray[np.int64]
 
 
 class AbstractDensityEstimator(AbstractConditionalsEstimator):
@@ -53,7 +43,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
 
     @abc.abstractmethod
     def _train(
-        self, training: Rows, held_out: Rows | None, seed: int, target: Any
+        self, training: Batch, held_out: Batch | None, seed: int, target: Any
     ) -> tuple[AbstractDensity, Outcome]:
         """Train a fresh module; the same seed gives the same start.
 
@@ -106,31 +96,30 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         rng = make_rng(self.random_state)
         shuffled = rng.permutation(len(X)).astype(np.int64)
         n_held_out = min(len(X) - 1, max(1, round(fraction * len(X))))
-        Z = torch.as_tensor(self.standardiser_.transform(X)).to(device, dtype)
-        w = None if weights is None else torch.as_tensor(weights).to(device, dtype)
+        held_out, training = shuffled[:n_held_out], shuffled[n_held_out:]
+        rows = make_batch(self.standardiser_.transform(X), weights, device, dtype)
 
-        def rows(at: NDArray[np.int64]) -> Rows:
+        def some(at: NDArray[np.int64]) -> Batch:
             index = torch.as_tensor(at, device=device)
-            return Rows(Z[index], None if w is None else w[index], at)
+            return rows.map(lambda t: t[index])
 
-        held_out, training = rows(shuffled[:n_held_out]), rows(shuffled[n_held_out:])
         seed = int(rng.randint(2**31 - 1))
         began = time.perf_counter()
-        module, outcome = self._train(training, held_out, seed, target=None)
+        module, outcome = self._train(some(training), some(held_out), seed, target=None)
         self.module_ = for_scoring(module)
         self.n_rows_ = len(X)
-        self.fitted_rows_ = FittedRows.of(given, place[held_out.at])
+        self.fitted_rows_ = FittedRows.of(given, place[held_out])
         self.__dict__.pop("origin_", None)  # of an earlier table
         self.best_epoch_ = outcome.best_epoch
         self.history_ = outcome.history
-        self.validation_scores_ = self._score(X[held_out.at])
+        self.validation_scores_ = self._score(X[held_out])
         self.calibration_ = Calibration.from_scores(
-            self.validation_scores_, None if weights is None else weights[held_out.at]
+            self.validation_scores_, None if weights is None else weights[held_out]
         )
         self.__dict__.pop("retrain_history_", None)  # of an earlier fit
         if self.retrain and not outcome.interrupted:
-            everything, target = rows(np.sort(shuffled)), outcome.train_at_best
-            self._train_again(X, weights, training.at, held_out.at, everything, seed, target)
+            target = outcome.train_at_best
+            self._train_again(X, weights, training, held_out, rows, seed, target)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
         return self
 
@@ -140,7 +129,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         weights: Array | None,
         training: NDArray[np.int64],
         held_out: NDArray[np.int64],
-        everything: Rows,
+        rows: Batch,
         seed: int,
         target: Any,
     ) -> None:
@@ -150,7 +139,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         than the module before gives to either: the rows it was trained on, and those held out.
         """
 
-        def mean(scores: Array, at: NDArray[np.int64]) -> float:
+        def mean(scores: Array, at: Any = slice(None)) -> float:
             return float(np.average(scores, weights=None if weights is None else weights[at]))
 
         before, slack = self.module_, 2 * self.held_out_score().standard_error
@@ -158,14 +147,14 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         trained_on = mean(self._score(X[training]), training)
         least = least_after_retraining(trained_on, unseen, slack)
         try:
-            module, outcome = self._train(everything, None, seed, target)
+            module, outcome = self._train(rows, None, seed, target)
         except TrainingDivergedError as error:
             warn_caller(f"{_SECOND_FAILED} {error}", TrainingWarning)
             return
         if outcome.interrupted:
             return
         self.module_ = for_scoring(module)
-        reached = mean(self._score(X[everything.at]), everything.at)
+        reached = mean(self._score(X))
         if retraining_took(reached, least):
             self.retrain_history_ = outcome.history
             return
@@ -175,3 +164,9 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             f" where at least {least:.4g} was to be expected. A lower learning_rate may help.",
             TrainingWarning,
         )
+
+
+def make_batch(Z: Array, weights: Array | None, device: torch.device, dtype: torch.dtype) -> Batch:
+    """Standardised rows with their weights, as modules take them."""
+    rows = Batch(torch.as_tensor(Z), None if weights is None else torch.as_tensor(weights))
+    return rows.map(lambda t: t.to(device, dtype))

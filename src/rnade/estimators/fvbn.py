@@ -12,7 +12,6 @@ from torch import Generator
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import AbstractTrainedEstimator, raise_if_diverged
-from rnade.estimators.density import Rows
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.rnade import SETTINGS
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
@@ -149,7 +148,7 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
         )
 
     def _train(
-        self, training: Rows, held_out: Rows | None, seed: int, target: Any
+        self, training: Batch, held_out: Batch | None, seed: int, target: Any
     ) -> tuple[FVBNModule, Outcome]:
         """Train all networks of all settings; keep the best of each column.
 
@@ -160,8 +159,7 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
         width = noise_width(self.dequantize, self.resolution_, self.standardiser_)
         noise = None if width is None else torch.as_tensor(width).to(x)
         source = ShuffledRows(x, seed, weights=training.weights, noise_width=noise)
-        left = None if held_out is None else Batch(held_out.x, held_out.weights)
-        starts = _Starts(self, source, left, order)
+        starts = _Starts(self, source, held_out, order)
         if first:
             settings = self._candidates()
             members = [starts.member(setting) for setting in settings]

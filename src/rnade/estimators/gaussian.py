@@ -5,10 +5,11 @@ import math
 import torch
 from torch import Tensor
 
+from rnade.batch import Batch
 from rnade.checks import number_between
 from rnade.columns import Standardiser
 from rnade.columns.spikes import dependent_in
-from rnade.estimators.density import AbstractDensityEstimator, Rows
+from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.inputs import check_not_constant, column_labels, some
 from rnade.estimators.parameters import estimator
 from rnade.exceptions import SingularDataError
@@ -84,7 +85,7 @@ class Gaussian(AbstractDensityEstimator):
         return GaussianModule(n_dimensions)
 
     def _train(
-        self, training: Rows, held_out: Rows | None, seed: int, target: float | None
+        self, training: Batch, held_out: Batch | None, seed: int, target: float | None
     ) -> tuple[GaussianModule, Outcome]:
         x, D = training.x, training.x.shape[1]
         w = torch.ones_like(x[:, 0]) if training.weights is None else training.weights

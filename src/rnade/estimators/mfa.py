@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from rnade.batch import Batch
-from rnade.estimators.density import Rows
 from rnade.estimators.mixtures import MOST_COMPONENTS, AbstractMixtureEstimator, even_numbers
 from rnade.estimators.parameters import estimator
 from rnade.nn import AbstractGaussianMixture, MixtureOfFactorAnalyzersModule
@@ -72,7 +71,7 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
         return MixtureOfFactorAnalyzersModule(n_dimensions, self.n_components_, self.n_factors_)
 
     def _train_sizes(
-        self, training: Rows, held_out: Rows, seed: int, candidates: Sequence[dict[str, int]]
+        self, training: Batch, held_out: Batch, seed: int, candidates: Sequence[dict[str, int]]
     ) -> Iterator[tuple[AbstractGaussianMixture, Outcome]]:
         """Train mixtures of all sizes at once, where that is exact and fits the search."""
         x, floor = training.x, self._floor()
@@ -85,16 +84,15 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
         sizes = [Size(**candidate) for candidate in candidates]
         for size in sizes:  # raises on sizes that cannot be
             self._make_module(x.shape[1], size._asdict())
-        rows, left = (Batch(part.x, part.weights) for part in (training, held_out))
         settings = self._settings()
         what = f"{len(sizes)} sizes"
         with training_bar(what, settings.max_iter, shown=self.verbose > 0) as on_epoch:
             found = fit_sizes(
-                [rows],
+                [training],
                 sizes,
                 settings,
                 seeds=[seed],
-                held_out=[left],
+                held_out=[held_out],
                 floor=floor,
                 on_epoch=on_epoch,
             )

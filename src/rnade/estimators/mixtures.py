@@ -9,8 +9,9 @@ import torch
 from torch import Generator
 
 from rnade.backends.threads import threads_for
+from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
-from rnade.estimators.density import AbstractDensityEstimator, Rows
+from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.parameters import MixtureParameters
 from rnade.estimators.settings import scale_floors
 from rnade.nn import AbstractGaussianMixture
@@ -99,7 +100,7 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
         ]
 
     def _train(
-        self, training: Rows, held_out: Rows | None, seed: int, target: float | None
+        self, training: Batch, held_out: Batch | None, seed: int, target: float | None
     ) -> tuple[AbstractGaussianMixture, Outcome]:
         if held_out is None:
             sizes = {name: getattr(self, f"{name}_") for name in self._sizes}
@@ -126,7 +127,7 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
         return best
 
     def _train_sizes(
-        self, training: Rows, held_out: Rows, seed: int, candidates: Sequence[dict[str, int]]
+        self, training: Batch, held_out: Batch, seed: int, candidates: Sequence[dict[str, int]]
     ) -> Iterator[tuple[AbstractGaussianMixture, Outcome]]:
         """Train a mixture of each size: here one after the other."""
         for sizes in candidates:
@@ -134,8 +135,8 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
 
     def _train_one(
         self,
-        training: Rows,
-        held_out: Rows | None,
+        training: Batch,
+        held_out: Batch | None,
         seed: int,
         target: float | None,
         sizes: dict[str, int],

@@ -8,16 +8,16 @@ from functools import wraps
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import AbstractAutoregressiveEstimator, Planned
-from rnade.estimators.density import AbstractDensityEstimator, Rows
+from rnade.estimators.density import AbstractDensityEstimator, make_batch
 from rnade.estimators.inputs import check_rows
 from rnade.estimators.parameters import estimator
 from rnade.estimators.rnade import RNADE
@@ -214,10 +214,9 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
                 for params in candidates
             ]
 
-            def tensors(at: Any) -> Rows:
-                Z = torch.as_tensor(base.standardiser_.transform(X[at])).to(device, dtype)
-                w = None if weights is None else torch.as_tensor(weights[at]).to(device, dtype)
-                return Rows(Z, w, at)
+            def tensors(at: Any) -> Batch:
+                w = None if weights is None else weights[at]
+                return make_batch(base.standardiser_.transform(X[at]), w, device, dtype)
 
             folds.append(base.make_members(tensors(train), tensors(test), seed, plan))
             shifts.append(float(base.standardiser_.log_determinant))
