@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from rnade.batch import Batch
-from rnade.estimators.mixtures import MOST_COMPONENTS, AbstractMixtureEstimator, even_numbers
+from rnade.estimators.mixtures import AbstractMixtureEstimator
 from rnade.estimators.parameters import estimator
 from rnade.nn import AbstractGaussianMixture, MixtureOfFactorAnalyzersModule
 from rnade.progress import training_bar
@@ -67,9 +67,6 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
     ) -> MixtureOfFactorAnalyzersModule:
         return MixtureOfFactorAnalyzersModule(n_dimensions, **sizes, n_models=n_models)
 
-    def _empty_module(self, n_dimensions: int) -> MixtureOfFactorAnalyzersModule:
-        return MixtureOfFactorAnalyzersModule(n_dimensions, self.n_components_, self.n_factors_)
-
     def _train_sizes(
         self, training: Batch, held_out: Batch, seed: int, candidates: Sequence[dict[str, int]]
     ) -> Iterator[tuple[AbstractGaussianMixture, Outcome]]:
@@ -98,8 +95,3 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
             )
         for g in range(len(sizes)):
             yield found.module(0, g), found.outcome(0, g)
-
-    def _search_range(self, name: str, n_rows: int, n_dimensions: int) -> range:
-        if name == "n_factors":
-            return even_numbers(n_dimensions)
-        return even_numbers(min(MOST_COMPONENTS, n_rows // 2))

@@ -45,9 +45,12 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
     ) -> AbstractGaussianMixture:
         """Build an untrained module of these sizes."""
 
-    @abc.abstractmethod
-    def _search_range(self, name: str, n_rows: int, n_dimensions: int) -> range:
-        """Values that "search" stands for."""
+    def _empty_module(self, n_dimensions: int) -> AbstractGaussianMixture:
+        return self._make_module(n_dimensions, self._chosen_sizes())
+
+    def _chosen_sizes(self) -> dict[str, int]:
+        """Sizes of the model kept."""
+        return {name: getattr(self, f"{name}_") for name in self._sizes}
 
     @property
     def weights_(self) -> Array:
@@ -92,8 +95,12 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
         choices = []
         for name in self._sizes:
             value = getattr(self, name)
-            if isinstance(value, str):
-                value = self._search_range(name, n_rows, n_dimensions)
+            if isinstance(value, str):  # "search"
+                most = {
+                    "n_components": min(MOST_COMPONENTS, n_rows // 2),
+                    "n_factors": n_dimensions,
+                }
+                value = _even_numbers(most[name])
             choices.append(list(value) if isinstance(value, Sequence) else [value])
         return [
             dict(zip(self._sizes, sizes, strict=True)) for sizes in itertools.product(*choices)
@@ -103,8 +110,7 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
         self, training: Batch, held_out: Batch | None, seed: int, target: float | None
     ) -> tuple[AbstractGaussianMixture, Outcome]:
         if held_out is None:
-            sizes = {name: getattr(self, f"{name}_") for name in self._sizes}
-            return self._train_one(training, None, seed, target, sizes)
+            return self._train_one(training, None, seed, target, self._chosen_sizes())
         best: tuple[AbstractGaussianMixture, Outcome] | None = None
         self.search_ = []
         candidates = self._candidates(*training.x.shape)
@@ -196,6 +202,6 @@ def _of_member(outcome: Outcome, member: int) -> Outcome:
     )
 
 
-def even_numbers(most: int) -> range:
+def _even_numbers(most: int) -> range:
     """Give 2, 4, ... up to `most`; 1 where that is below 2."""
     return range(2, most + 1, 2) if most >= 2 else range(1, 2)

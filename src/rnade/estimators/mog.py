@@ -3,7 +3,7 @@
 from dataclasses import field
 from typing import Any
 
-from rnade.estimators.mixtures import MOST_COMPONENTS, AbstractMixtureEstimator, even_numbers
+from rnade.estimators.mixtures import AbstractMixtureEstimator
 from rnade.estimators.parameters import estimator
 from rnade.nn import MixtureOfGaussiansModule
 
@@ -55,9 +55,3 @@ class MixtureOfGaussians(AbstractMixtureEstimator):
         self, n_dimensions: int, sizes: dict[str, int], n_models: int = 1
     ) -> MixtureOfGaussiansModule:
         return MixtureOfGaussiansModule(n_dimensions, **sizes, n_models=n_models)
-
-    def _empty_module(self, n_dimensions: int) -> MixtureOfGaussiansModule:
-        return MixtureOfGaussiansModule(n_dimensions, self.n_components_)
-
-    def _search_range(self, name: str, n_rows: int, n_dimensions: int) -> range:
-        return even_numbers(min(MOST_COMPONENTS, n_rows // 2))
