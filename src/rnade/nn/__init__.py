@@ -7,10 +7,9 @@ from rnade.nn.chain import AbstractChain
 from rnade.nn.ensemble import EnsembleModule
 from rnade.nn.fvbn import FVBNModule
 from rnade.nn.fvsbn import FVSBNModule
-from rnade.nn.gaussian import GaussianModule
 from rnade.nn.mfa import MixtureOfFactorAnalyzersModule
 from rnade.nn.mixture import AbstractGaussianMixture
-from rnade.nn.mog import MixtureOfGaussiansModule
+from rnade.nn.mog import GaussianModule, MixtureOfGaussiansModule
 from rnade.nn.nade import NADEModule
 from rnade.nn.rnade import RNADEModule
 

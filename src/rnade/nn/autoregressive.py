@@ -1,7 +1,6 @@
 """What all tied autoregressive models share: conditionals, densities and draws along an order."""
 
-import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Float
@@ -14,13 +13,14 @@ from rnade.batch import Batch
 from rnade.families import AbstractFamily, Conditional
 from rnade.nn.bank import AbstractNetworks
 from rnade.nn.chain import AbstractChain
-from rnade.nn.orders import Order, Permutation, make_order
+from rnade.nn.orders import Order, make_order
 
 
 class AbstractAutoregressive(AbstractChain, AbstractNetworks):
     """Product of one-dimensional conditionals, each computed from the dimensions before it.
 
-    Subclasses say which tensors they have (`tied_parameters`); everything else is here.
+    Subclasses make the tensors of `Parameters`, without V where `tied_weights` says that W serves
+    as V too; everything else is here.
 
     Parameters
     ----------
@@ -41,16 +41,22 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
         "auto" or the name of a backend (see `rnade.backends.choose`).
     """
 
+    W: Tensor
+    c: Tensor
+    rho: Tensor
+    V: Tensor
+    b: Tensor
+    tied_weights = False
+
     def __init__(
         self,
         n_dimensions: int,
         family: AbstractFamily,
         activation: str,
-        *,
-        order: Order = None,
-        n_models: int = 1,
+        order: Order,
+        n_models: int,
         generator: Generator,
-        backend: str = "auto",
+        backend: str,
     ) -> None:
         super().__init__(n_dimensions, n_models)
         self.family = family
@@ -59,64 +65,14 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
         self.register_buffer("order", make_order(order, n_models, n_dimensions, generator))
         floor = torch.full((n_models, n_dimensions), -torch.inf)
         self.register_buffer("log_floor", floor)
+        self.U: Tensor | None = None
+        self.u: Tensor | None = None
 
-    @abc.abstractmethod
     def tied_parameters(self) -> Parameters:
         """Tensors of the tied network, as the backends take them."""
-
-    @torch.no_grad()
-    def start_from(
-        self,
-        rows: Float[Tensor, "N D"],
-        *,
-        weights: Float[Tensor, " N"] | None = None,
-        spread: str = "quantile",
-    ) -> None:
-        """Set the output biases so that the untrained model resembles each column of `rows`.
-
-        Parameters
-        ----------
-        rows : Tensor of shape (N, D)
-        weights : Tensor of shape (N,), optional
-            A row of weight 2 counts as two rows; None gives each the weight 1.
-        spread : "quantile" or "range"
-            How a mixture's means are spread over a column.
-        """
-        rows = rows.to(self.device, self.dtype)
-        start = self.family.starting_biases(rows, weights=weights, spread=spread)
-        self.tied_parameters().b.copy_(start.expand(self.n_models, -1, -1))
-
-    def set_floor(self, floor: Float[Tensor, " D"]) -> None:
-        """Set the smallest scale of each dimension's components (0 for no floor)."""
-        self.log_floor.copy_(floor.to(self.log_floor).log().expand_as(self.log_floor))
-        self._forget()
-
-    def log_conditionals(
-        self,
-        x: Float[Tensor, "*rows B D"],
-        *,
-        seen: Tensor | None = None,
-        order: Permutation | None = None,
-        scale_mean_gradient: bool = False,
-    ) -> Float[Tensor, "*models B D"]:
-        """The D terms log p(x_d | x_<d) of each row, in nats; they sum to `log_prob`.
-
-        Parameters
-        ----------
-        x : Tensor of shape (B, D), or (M, B, D) for a bank
-        seen, order
-            As of `log_prob`. The term of a cell that is not observed is 0.
-        scale_mean_gradient : bool
-            Multiply the gradient of each component mean by its scale, the paper's training
-            heuristic. Changes gradients only.
-
-        Returns
-        -------
-        Tensor of shape (B, D), or (M, B, D) for a bank
-            Laid out by dimension, whatever the order.
-        """
-        batch = self._batch(x, seen, order)
-        return self._without_model_axis(self._log_conditionals(batch, scale_mean_gradient))
+        V = self.W.unsqueeze(-1) if self.tied_weights else self.V
+        floor = self._floor_or_none()
+        return Parameters(self.W, self.c, self.rho, V, self.b, floor, self.U, self.u)
 
     def weighted_log_likelihood(
         self, batch: Batch, *, scale_mean_gradient: bool = False
@@ -165,9 +121,9 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
     def _spec(self, scale_mean_gradient: bool = False) -> Spec:
         return Spec(self.family, self.activation, scale_mean_gradient, self.backend)
 
-    def _log_conditionals(self, batch: Batch, scale_mean_gradient: bool = False) -> Tensor:
-        spec = self._spec(scale_mean_gradient)
-        return dispatch.log_conditionals(self._ordered(batch), self.tied_parameters(), spec)
+    def _log_conditionals(self, batch: Batch) -> Tensor:
+        parameters = self.tied_parameters()
+        return dispatch.log_conditionals(self._ordered(batch), parameters, self._spec())
 
     def _log_prob(self, batch: Batch) -> Tensor:
         return dispatch.log_prob(self._ordered(batch), self.tied_parameters(), self._spec())
@@ -204,9 +160,16 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
         self._order_is_identity = None
 
 
-def drawn(scale: float, shape: tuple[int, ...], generator: Generator) -> nn.Parameter:
-    """A parameter of normal draws; without values where the default device has none ("meta")."""
-    values = torch.empty(shape)
-    return nn.Parameter(
-        values if values.is_meta else values.normal_(0, scale, generator=generator)
-    )
+def drawn_by(generator: Generator, weight_scale: float | None) -> Callable[..., nn.Parameter]:
+    """The function that draws starting weights: `draw(usual scale, *shape)`.
+
+    Where a `weight_scale` is given it takes the place of every usual one.
+    """
+
+    def draw(usual: float, *shape: int) -> nn.Parameter:
+        values = torch.empty(shape)
+        if not values.is_meta:  # else the default device has no values
+            values.normal_(0, usual if weight_scale is None else weight_scale, generator=generator)
+        return nn.Parameter(values)
+
+    return draw

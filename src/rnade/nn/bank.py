@@ -42,7 +42,9 @@ class AbstractBank(nn.Module, abc.ABC):
             raise IndexError(f"Expected members of a bank of {self.n_models}; got {members}.")
         picked = self._like(len(wanted))
         for name, t in self._tensors():
-            picked._put(name, t.detach()[wanted])
+            # A bank within a bank has several models for each, side by side.
+            of_each = t.detach().view(self.n_models, -1, *t.shape[1:])
+            picked._put(name, of_each[wanted].flatten(0, 1))
         return picked
 
     @staticmethod
@@ -66,23 +68,30 @@ class AbstractBank(nn.Module, abc.ABC):
         return [type(self).__name__, str(self.device), *shapes]
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
-        """Parameters and buffers, all with a leading model axis."""
+        """Parameters and buffers, also of banks within this one, with a leading model axis."""
         return [*self.named_parameters(), *self.named_buffers()]
 
     def _like(self: T, n_models: int) -> T:
         """Make a shallow copy that is to get tensors of its own."""
         other = copy.copy(self)
         other._parameters, other._buffers = dict(self._parameters), dict(self._buffers)
+        other._modules = {
+            name: bank._like(bank.n_models * n_models // self.n_models)
+            for name, bank in self._modules.items()
+            if isinstance(bank, AbstractBank)
+        }
         other.n_models = n_models
         return other
 
     def _put(self, name: str, values: Tensor) -> None:
         """Give a module from `_like` a tensor."""
-        old = getattr(self, name)
+        within, _, own = name.rpartition(".")
+        module = self.get_submodule(within)
+        old = getattr(module, own)
         if isinstance(old, nn.Parameter):
-            self._parameters[name] = nn.Parameter(values, requires_grad=old.requires_grad)
+            module._parameters[own] = nn.Parameter(values, requires_grad=old.requires_grad)
         else:
-            self._buffers[name] = values
+            module._buffers[own] = values
 
     @property
     def device(self) -> torch.device:
@@ -98,9 +107,9 @@ class AbstractBank(nn.Module, abc.ABC):
 class AbstractTrainable(AbstractBank):
     """A bank whose parameters the gradient loop can train."""
 
-    @abc.abstractmethod
     def decayed(self) -> list[str]:
-        """Names of the parameters that weight decay touches."""
+        """Names of the parameters that weight decay touches: the input-to-hidden weights only."""
+        return ["W"]
 
     def n_torch_products(self, n_rows: int) -> int:
         """Multiplications of an update that are left to torch's own products, about."""
@@ -141,17 +150,47 @@ class AbstractNetworks(AbstractTrainable):
         Hidden units.
     log_floor : Tensor
         Logarithm of the smallest scale of each conditional, -inf for none.
+    b : Tensor
+        Biases of the outputs, P for each conditional.
     """
 
     family: AbstractFamily
     activation: Activation
     log_floor: Tensor
+    b: Tensor
     _has_floor: bool | None = None
+
+    @torch.no_grad()
+    def start_from(
+        self,
+        rows: Float[Tensor, "N D"],
+        *,
+        weights: Float[Tensor, " N"] | None = None,
+        spread: str = "quantile",
+    ) -> None:
+        """Set the output biases so that the untrained model resembles each column of `rows`.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (N, D)
+        weights : Tensor of shape (N,), optional
+            A row of weight 2 counts as two rows; None gives each the weight 1.
+        spread : "quantile" or "range"
+            How a mixture's means are spread over a column.
+        """
+        rows = rows.to(self.device, self.dtype)
+        start = self.family.starting_biases(rows, weights=weights, spread=spread)
+        self.b.view(-1, *start.shape).copy_(start)
+
+    def set_floor(self, floor: Float[Tensor, " D"]) -> None:
+        """Set the smallest scale of each dimension's components (0 for no floor)."""
+        self.log_floor.view(-1, len(floor)).copy_(floor.to(self.log_floor).log())
+        self._forget()
 
     def _floor_or_none(self) -> Tensor | None:
         """The log floors, or None where there are none."""
         if self._has_floor is None:
-            self._has_floor = bool((self.log_floor > -torch.inf).any())
+            self._has_floor = self.family.has_scale and bool((self.log_floor > -torch.inf).any())
         return self.log_floor if self._has_floor else None
 
     def _forget(self) -> None:

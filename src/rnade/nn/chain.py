@@ -1,10 +1,11 @@
 """Densities by the chain rule: a product of conditionals along an order of the dimensions."""
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from jaxtyping import Float
-from torch import Tensor
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
 
 from rnade.batch import Batch
 from rnade.families import Conditional
@@ -103,6 +104,25 @@ class AbstractChain(AbstractDensity):
     @abc.abstractmethod
     def _conditional(self, position: int, x_before: Tensor, model: int = 0) -> Conditional:
         """The density of the dimension at a position of a model's order."""
+
+    def _draws_along(
+        self,
+        order: Int[Tensor, " D"],
+        conditional: Callable[[int, Tensor], Conditional],
+        n: int,
+        generator: Generator,
+        low: Tensor | None,
+        high: Tensor | None,
+    ) -> Float[Tensor, "n D"]:
+        """Draws of one model, dimension after dimension, each truncated to its range."""
+        x = torch.empty(n, self.n_dimensions, dtype=self.dtype, device=self.device)
+        for position, d in enumerate(order.tolist()):
+            x[:, d] = conditional(position, x[:, order[:position]]).sample(
+                generator,
+                low=None if low is None else low[d],
+                high=None if high is None else high[d],
+            )
+        return x
 
     def _log_prob(self, batch: Batch) -> Tensor:
         return self._log_conditionals(batch).sum(-1)

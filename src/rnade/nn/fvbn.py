@@ -1,6 +1,8 @@
 """FVBN: a separate mixture density network for each conditional, as a torch module."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +18,7 @@ from rnade.checks import positive_int
 from rnade.chunks import rows_at_a_time
 from rnade.families import AbstractFamily, Conditional, GaussianMixture
 from rnade.families.base import fresh_generator
-from rnade.nn.autoregressive import drawn
+from rnade.nn.autoregressive import drawn_by
 from rnade.nn.bank import AbstractNetworks, AbstractTrainable
 from rnade.nn.chain import AbstractChain
 from rnade.nn.orders import Order, make_order
@@ -54,19 +56,16 @@ class ConditionalNetworks(AbstractNetworks):
         order: Int[Tensor, "M D"],
         n_hidden: int,
         family: AbstractFamily,
-        *,
         activation: Activation,
         generator: Generator,
-        weight_scale: float | None = None,
+        weight_scale: float | None,
     ) -> None:
         M, D = order.shape
         super().__init__(D, M * D)
         H, P = n_hidden, family.n_outputs
         self.family, self.activation = family, activation
 
-        def draw(scale: float, *shape: int) -> nn.Parameter:
-            return drawn(scale if weight_scale is None else weight_scale, shape, generator)
-
+        draw = drawn_by(generator, weight_scale)
         self.W = draw(D**-0.5, M * D, D, H)
         self.c = draw(1.0, M * D, H)
         self.V = draw(0.01, M * D, H, P)
@@ -80,10 +79,6 @@ class ConditionalNetworks(AbstractNetworks):
     def n_torch_products(self, n_rows: int) -> int:
         """Multiplications of all networks: there is no CPU kernel for them."""
         return n_rows * (self.W.numel() + self.V.numel())
-
-    def decayed(self) -> list[str]:
-        """Weight decay touches the input-to-hidden weights only."""
-        return ["W"]
 
     def tensors(self) -> Networks:
         """The networks, as the backends take them."""
@@ -176,25 +171,14 @@ class FVBNModule(AbstractChain):
         weight_scale: float | None = None,
     ) -> None:
         super().__init__(n_dimensions, n_models)
-        generator = fresh_generator() if generator is None else generator
+        generator = generator or fresh_generator()
         self.family = GaussianMixture(10) if family is None else family
-        self.register_buffer(
-            "order", make_order(order, self.n_models, self.n_dimensions, generator)
-        )
+        H, units = positive_int(n_hidden, "n_hidden"), check_activation(activation)
+        orders = make_order(order, self.n_models, self.n_dimensions, generator)
+        self.register_buffer("order", orders)
         self.networks = ConditionalNetworks(
-            self.order,
-            positive_int(n_hidden, "n_hidden"),
-            self.family,
-            activation=check_activation(activation),
-            generator=generator,
-            weight_scale=weight_scale,
+            self.order, H, self.family, units, generator, weight_scale
         )
-
-    def __getitem__(self, members: int | Sequence[int]) -> "FVBNModule":
-        """One model of a bank, or a bank of some of its models, as copies."""
-        wanted = [members] if isinstance(members, int) else list(members)
-        at = [m % self.n_models * self.n_dimensions for m in wanted]
-        return self._of([m + d for m in at for d in range(self.n_dimensions)], wanted)
 
     @staticmethod
     def of(networks: Sequence[ConditionalNetworks], order: Int[Tensor, " D"]) -> "FVBNModule":
@@ -217,44 +201,16 @@ class FVBNModule(AbstractChain):
         model._buffers["order"] = model.order.to(bank.device)
         return model
 
-    def _like(self, n_models: int) -> "FVBNModule":
-        other = super()._like(n_models)
-        other._modules = {"networks": self.networks._like(n_models * self.n_dimensions)}
-        return other
-
-    def _put(self, name: str, values: Tensor) -> None:
-        if name.startswith("networks."):
-            self.networks._put(name.removeprefix("networks."), values)
-        else:
-            super()._put(name, values)
-
-    def _of(self, networks: Sequence[int], orders: Sequence[int]) -> "FVBNModule":
-        other = super()._like(len(orders))
-        other._modules = {"networks": self.networks[networks]}
-        other._buffers["order"] = self.order[list(orders)]
-        return other
-
-    @torch.no_grad()
-    def start_from(
-        self,
-        rows: Float[Tensor, "N D"],
-        *,
-        weights: Float[Tensor, " N"] | None = None,
-        spread: str = "quantile",
-    ) -> None:
+    def start_from(self, rows: Float[Tensor, "N D"], **settings: Any) -> None:
         """Set the output biases so that the untrained model resembles each column of `rows`.
 
-        A row of weight 2 counts as two rows; None gives each the weight 1.
+        `settings` are the row `weights` and the `spread`, as of `RNADEModule.start_from`.
         """
-        rows = rows.to(self.device, self.dtype)
-        start = self.family.starting_biases(rows, weights=weights, spread=spread)
-        self.networks.b.copy_(start.repeat(self.n_models, 1))
+        self.networks.start_from(rows, **settings)
 
     def set_floor(self, floor: Float[Tensor, " D"]) -> None:
         """Set the smallest scale of each dimension's components (0 for no floor)."""
-        log_floor = self.networks.log_floor
-        log_floor.copy_(floor.to(log_floor).log().repeat(self.n_models))
-        self.networks._forget()
+        self.networks.set_floor(floor)
 
     def _conditional(self, position: int, x_before: Tensor, model: int = 0) -> Conditional:
         n, order = self.networks, self.order[model]
@@ -283,17 +239,8 @@ class FVBNModule(AbstractChain):
     def _sample(
         self, n: int, generator: Generator, low: Tensor | None, high: Tensor | None
     ) -> Tensor:
-        return torch.stack([self._draws(m, n, generator, low, high) for m in range(self.n_models)])
-
-    def _draws(
-        self, model: int, n: int, generator: Generator, low: Tensor | None, high: Tensor | None
-    ) -> Tensor:
-        x = torch.empty(n, self.n_dimensions, dtype=self.dtype, device=self.device)
-        for position, d in enumerate(self.order[model].tolist()):
-            before = x[:, self.order[model, :position]]
-            x[:, d] = self._conditional(position, before, model).sample(
-                generator,
-                low=None if low is None else low[d],
-                high=None if high is None else high[d],
-            )
-        return x
+        draws = [
+            self._draws_along(order, partial(self._conditional, model=m), n, generator, low, high)
+            for m, order in enumerate(self.order)
+        ]
+        return torch.stack(draws)

@@ -3,7 +3,6 @@
 import torch
 from torch import Generator, nn
 
-from rnade.backends.parameters import Parameters
 from rnade.families import Bernoulli
 from rnade.families.base import fresh_generator
 from rnade.nn.autoregressive import AbstractAutoregressive
@@ -34,10 +33,6 @@ class FVSBNModule(AbstractAutoregressive):
     Frey, Hinton and Dayan (1996), Does the wake-sleep algorithm produce good density estimators?
     """  # noqa: E501
 
-    W: torch.Tensor
-    c: torch.Tensor
-    rho: torch.Tensor
-
     def __init__(
         self,
         n_dimensions: int,
@@ -47,15 +42,9 @@ class FVSBNModule(AbstractAutoregressive):
         generator: Generator | None = None,
         backend: str = "auto",
     ) -> None:
-        generator = fresh_generator() if generator is None else generator
+        generator = generator or fresh_generator()
         super().__init__(
-            n_dimensions,
-            Bernoulli(),
-            "identity",
-            order=order,
-            n_models=n_models,
-            generator=generator,
-            backend=backend,
+            n_dimensions, Bernoulli(), "identity", order, n_models, generator, backend
         )
         M, D = self.n_models, self.n_dimensions
         self.V = nn.Parameter(torch.zeros(M, D, D, 1))
@@ -63,10 +52,6 @@ class FVSBNModule(AbstractAutoregressive):
         self.register_buffer("W", torch.eye(D).expand(M, D, D).clone())
         self.register_buffer("c", torch.zeros(M, D))
         self.register_buffer("rho", torch.ones(M, D))
-
-    def tied_parameters(self) -> Parameters:
-        """Tensors of the tied network, as the backends take them."""
-        return Parameters(self.W, self.c, self.rho, self.V, self.b)
 
     def decayed(self) -> list[str]:
         """Weight decay touches the regression weights."""

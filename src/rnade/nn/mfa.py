@@ -54,11 +54,8 @@ class MixtureOfFactorAnalyzersModule(AbstractGaussianMixture):
                 f"n_factors must be at most the number of columns, {n_dimensions};"
                 f" got {n_factors}."
             )
-        M, K, D = self.n_models, self.n_components, self.n_dimensions
-        self.log_alpha = nn.Parameter(-torch.full((M, K), float(K)).log())
-        self.mu = nn.Parameter(torch.zeros(M, K, D))
-        self.Lambda = nn.Parameter(torch.zeros(M, K, D, self.n_factors))
-        self.log_psi = nn.Parameter(torch.zeros(M, K, D))
+        self.Lambda = nn.Parameter(torch.zeros(*self.mu.shape, self.n_factors))
+        self.log_psi = nn.Parameter(torch.zeros_like(self.mu))
 
     def covariance_factor(self) -> Float[Tensor, "M K D D"]:
         """Lower triangular L with covariance L L'."""
@@ -104,17 +101,8 @@ class MixtureOfFactorAnalyzersModule(AbstractGaussianMixture):
 
         return log_joint
 
-    @torch.no_grad()
-    def set_components(
-        self,
-        alpha: Float[Tensor, "M K"],
-        mu: Float[Tensor, "M K D"],
-        covariance: Float[Tensor, "M K D D"],
-    ) -> None:
-        """Take these components, their covariances approximated by the q largest factors."""
+    def _set_covariance(self, covariance: Float[Tensor, "M K D D"]) -> None:
         Lambda, psi = factors_of(covariance, self.n_factors)
-        self.log_alpha.copy_(alpha.log())
-        self.mu.copy_(mu)
         self.Lambda.copy_(Lambda)
         self.log_psi.copy_(psi.log())
 

@@ -3,10 +3,11 @@
 import abc
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from rnade import chunks
 from rnade.batch import Batch
@@ -25,7 +26,7 @@ class AbstractGaussianMixture(AbstractChain):
     r"""Mixture of K Gaussians, :math:`\sum_k \alpha_k N(x; \mu_k, \Sigma_k)`.
 
     Subclasses say how covariances are kept: `covariance_factor` gives their Cholesky factors, and
-    `log_joint` the fastest way to the densities.
+    `log_joint`, where there is a faster way than these, the way to the densities.
 
     Parameters
     ----------
@@ -43,19 +44,22 @@ class AbstractGaussianMixture(AbstractChain):
     def __init__(self, n_dimensions: int, n_components: int, n_models: int = 1) -> None:
         super().__init__(n_dimensions, n_models)
         self.n_components = positive_int(n_components, "n_components")
+        M, K, D = self.n_models, self.n_components, self.n_dimensions
+        self.log_alpha = nn.Parameter(-torch.full((M, K), float(K)).log())
+        self.mu = nn.Parameter(torch.zeros(M, K, D))
 
     @abc.abstractmethod
     def covariance_factor(self) -> Float[Tensor, "M K D D"]:
         """Lower triangular L with covariance L L'."""
 
-    @abc.abstractmethod
     def log_joint(self) -> LogJoint:
         """Prepare the function that gives log alpha_k + log N(x; mu_k, Sigma_k).
 
         What depends on the parameters alone is computed here, once for many chunks of rows.
         """
+        return log_joint_of_factors(self.log_alpha, self.mu, self.covariance_factor())
 
-    @abc.abstractmethod
+    @torch.no_grad()
     def set_components(
         self,
         alpha: Float[Tensor, "M K"],
@@ -63,6 +67,13 @@ class AbstractGaussianMixture(AbstractChain):
         covariance: Float[Tensor, "M K D D"],
     ) -> None:
         """Take these components, or the nearest that this kind of mixture can be."""
+        self.log_alpha.copy_(alpha.log())
+        self.mu.copy_(mu)
+        self._set_covariance(covariance)
+
+    @abc.abstractmethod
+    def _set_covariance(self, covariance: Float[Tensor, "M K D D"]) -> None:
+        """Take these covariances, or the nearest that this kind of mixture can have."""
 
     def covariances(self) -> Float[Tensor, "M K D D"]:
         """Covariance of each component."""
@@ -92,7 +103,7 @@ class AbstractGaussianMixture(AbstractChain):
         return self._in_chunks(terms, self._complete(batch))
 
     def _conditional(self, position: int, x_before: Tensor, model: int = 0) -> Conditional:
-        return self._given(position, x_before, self.covariance_factor()[model], model)
+        return self._given(self.covariance_factor()[model], model, position, x_before)
 
     def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
         (L,), (mu,) = self.covariance_factor(), self.mu
@@ -106,7 +117,7 @@ class AbstractGaussianMixture(AbstractChain):
             yield d, Conditional(GaussianMixture(self.n_components), z.T)
             log_weight = log_weight + log_terms[:, d]
 
-    def _given(self, d: int, x_before: Tensor, L: Tensor, model: int) -> Conditional:
+    def _given(self, L: Tensor, model: int, d: int, x_before: Tensor) -> Conditional:
         """The one-dimensional mixture of dimension d, from the model's factors L (K, D, D)."""
         mu, log_alpha = self.mu[model], self.log_alpha[model]
         centred = (x_before - mu[:, None, :d]).mT  # (K, d, B)
@@ -150,7 +161,15 @@ class AbstractGaussianMixture(AbstractChain):
         models = range(self.n_models)
         if low is None and high is None:
             return torch.stack([self._draws(n, generator, L[m], m) for m in models])
-        return torch.stack([self._draws_between(n, generator, L[m], m, low, high) for m in models])
+        sizes = [min(self.chunk_rows(), n - start) for start in range(0, n, self.chunk_rows())]
+        pieces = [
+            [
+                self._draws_along(order, partial(self._given, L[m], m), size, generator, low, high)
+                for size in sizes
+            ]
+            for m, order in enumerate(self.order)
+        ]
+        return torch.stack([torch.cat(own) for own in pieces])
 
     def _draws(self, n: int, generator: Generator, L: Tensor, model: int) -> Tensor:
         alpha = self.log_alpha[model].exp()
@@ -162,29 +181,6 @@ class AbstractGaussianMixture(AbstractChain):
             rows = k == component
             x[rows] = self.mu[model, component] + x[rows] @ L[component].mT
         return x
-
-    def _draws_between(
-        self,
-        n: int,
-        generator: Generator,
-        L: Tensor,
-        model: int,
-        low: Tensor | None,
-        high: Tensor | None,
-    ) -> Tensor:
-        """Dimension after dimension, each conditional truncated to its range."""
-        pieces = []
-        for start in range(0, n, self.chunk_rows()):
-            x = L.new_empty(min(self.chunk_rows(), n - start), 0)
-            for d in range(self.n_dimensions):
-                drawn = self._given(d, x, L, model).sample(
-                    generator,
-                    low=None if low is None else low[d],
-                    high=None if high is None else high[d],
-                )
-                x = torch.cat([x, drawn[:, None]], dim=1)
-            pieces.append(x)
-        return torch.cat(pieces)
 
 
 def log_normal_terms(y: Tensor, log_scale: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
-"""Mixture of Gaussians with full covariances, as a torch module."""
+"""A Gaussian and a mixture of Gaussians with full covariances, as torch modules."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from rnade.nn.mixture import AbstractGaussianMixture, LogJoint, log_joint_of_factors
+from rnade.nn.mixture import AbstractGaussianMixture
 
 
 class MixtureOfGaussiansModule(AbstractGaussianMixture):
@@ -32,27 +32,36 @@ class MixtureOfGaussiansModule(AbstractGaussianMixture):
 
     def __init__(self, n_dimensions: int, n_components: int, *, n_models: int = 1) -> None:
         super().__init__(n_dimensions, n_components, n_models)
-        M, K, D = self.n_models, self.n_components, self.n_dimensions
-        self.log_alpha = nn.Parameter(-torch.full((M, K), float(K)).log())
-        self.mu = nn.Parameter(torch.zeros(M, K, D))
-        self.L = nn.Parameter(torch.eye(D).repeat(M, K, 1, 1))
+        eye = torch.eye(n_dimensions)
+        self.L = nn.Parameter(eye.repeat(self.n_models, self.n_components, 1, 1))
 
     def covariance_factor(self) -> Float[Tensor, "M K D D"]:
         """Lower triangular L with covariance L L'."""
         return self.L
 
-    def log_joint(self) -> LogJoint:
-        """Prepare the function that gives log alpha_k + log N(x; mu_k, Sigma_k)."""
-        return log_joint_of_factors(self.log_alpha, self.mu, self.L)
-
-    @torch.no_grad()
-    def set_components(
-        self,
-        alpha: Float[Tensor, "M K"],
-        mu: Float[Tensor, "M K D"],
-        covariance: Float[Tensor, "M K D D"],
-    ) -> None:
-        """Take these components."""
-        self.log_alpha.copy_(alpha.log())
-        self.mu.copy_(mu)
+    def _set_covariance(self, covariance: Float[Tensor, "M K D D"]) -> None:
         self.L.copy_(torch.linalg.cholesky(covariance))
+
+
+class GaussianModule(MixtureOfGaussiansModule):
+    """One Gaussian with full covariance, kept as its Cholesky factor: a mixture of one.
+
+    Parameters
+    ----------
+    n_dimensions : int
+        D.
+    n_models : int
+        M, the number of models in a bank.
+
+    Examples
+    --------
+    >>> import torch
+    >>> GaussianModule(2).log_prob(torch.zeros(1, 2)).exp()  # 1 / (2 pi)
+    tensor([0.1592], grad_fn=<ExpBackward0>)
+    """
+
+    def __init__(self, n_dimensions: int, *, n_models: int = 1) -> None:
+        super().__init__(n_dimensions, 1, n_models=n_models)
+        # The only component's fraction is 1, and no parameter.
+        del self.log_alpha
+        self.register_buffer("log_alpha", torch.zeros(self.n_models, 1))

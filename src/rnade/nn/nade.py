@@ -3,11 +3,10 @@
 import torch
 from torch import Generator, nn
 
-from rnade.backends.parameters import Parameters
 from rnade.checks import positive_int
 from rnade.families import Bernoulli
 from rnade.families.base import fresh_generator
-from rnade.nn.autoregressive import AbstractAutoregressive, drawn
+from rnade.nn.autoregressive import AbstractAutoregressive, drawn_by
 from rnade.nn.orders import Order
 
 
@@ -40,8 +39,6 @@ class NADEModule(AbstractAutoregressive):
     Larochelle and Murray (2011), The neural autoregressive distribution estimator.
     """
 
-    rho: torch.Tensor
-
     def __init__(
         self,
         n_dimensions: int,
@@ -55,33 +52,16 @@ class NADEModule(AbstractAutoregressive):
         backend: str = "auto",
         weight_scale: float | None = None,
     ) -> None:
-        generator = fresh_generator() if generator is None else generator
+        generator = generator or fresh_generator()
         super().__init__(
-            n_dimensions,
-            Bernoulli(),
-            activation,
-            order=order,
-            n_models=n_models,
-            generator=generator,
-            backend=backend,
+            n_dimensions, Bernoulli(), activation, order, n_models, generator, backend
         )
         M, D, H = self.n_models, self.n_dimensions, positive_int(n_hidden, "n_hidden")
         self.n_hidden, self.tied_weights = H, tied_weights
-
-        def draw(scale: float, *shape: int) -> nn.Parameter:
-            return drawn(scale if weight_scale is None else weight_scale, shape, generator)
-
+        draw = drawn_by(generator, weight_scale)
         self.W = draw(D**-0.5, M, D, H)
         self.c = draw(1.0, M, H)
-        self.V = None if tied_weights else draw(0.01, M, D, H, 1)
+        if not tied_weights:
+            self.V = draw(0.01, M, D, H, 1)
         self.b = nn.Parameter(torch.zeros(M, D, 1))
         self.register_buffer("rho", torch.ones(M, D))
-
-    def tied_parameters(self) -> Parameters:
-        """Tensors of the tied network, as the backends take them."""
-        V = self.W.unsqueeze(-1) if self.V is None else self.V
-        return Parameters(self.W, self.c, self.rho, V, self.b)
-
-    def decayed(self) -> list[str]:
-        """Weight decay touches the input-to-hidden weights only."""
-        return ["W"]

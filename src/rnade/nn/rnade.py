@@ -3,11 +3,10 @@
 import torch
 from torch import Generator, nn
 
-from rnade.backends.parameters import Parameters
 from rnade.checks import positive_int
 from rnade.families import AbstractFamily, GaussianMixture
 from rnade.families.base import fresh_generator
-from rnade.nn.autoregressive import AbstractAutoregressive, drawn
+from rnade.nn.autoregressive import AbstractAutoregressive, drawn_by
 from rnade.nn.orders import Order
 
 
@@ -83,42 +82,23 @@ class RNADEModule(AbstractAutoregressive):
         backend: str = "auto",
         weight_scale: float | None = None,
     ) -> None:
-        generator = fresh_generator() if generator is None else generator
-        super().__init__(
-            n_dimensions,
-            GaussianMixture(10) if family is None else family,
-            activation,
-            order=order,
-            n_models=n_models,
-            generator=generator,
-            backend=backend,
-        )
+        generator, family = generator or fresh_generator(), family or GaussianMixture(10)
+        super().__init__(n_dimensions, family, activation, order, n_models, generator, backend)
         M, D, H = self.n_models, self.n_dimensions, positive_int(n_hidden, "n_hidden")
         P = self.family.n_outputs
         self.n_hidden, self.n_layers = H, positive_int(n_layers, "n_layers")
-
-        def draw(scale: float, *shape: int) -> nn.Parameter:
-            return drawn(scale if weight_scale is None else weight_scale, shape, generator)
-
+        draw = drawn_by(generator, weight_scale)
         self.W = draw(D**-0.5, M, D, H)
         self.c = draw(1.0, M, H)
         self.rho = nn.Parameter(torch.ones(M, D))
         self.V = draw(0.01, M, D, H, P)
         self.b = nn.Parameter(torch.zeros(M, D, P))
         L = self.n_layers - 1
-        self.U = draw((H * L) ** -0.5, M, L, H, H) if L else None
-        self.u = nn.Parameter(torch.zeros(M, L, D, H)) if L else None
-
-    def tied_parameters(self) -> Parameters:
-        """Tensors of the tied network, as the backends take them."""
-        floor = self._floor_or_none()
-        return Parameters(self.W, self.c, self.rho, self.V, self.b, floor, self.U, self.u)
+        if L:
+            self.U = draw((H * L) ** -0.5, M, L, H, H)
+            self.u = nn.Parameter(torch.zeros(M, L, D, H))
 
     def n_torch_products(self, n_rows: int) -> int:
         """Multiplications of the residual layers, which the fused kernels do not make."""
         layers = self.n_layers - 1
         return self.n_models * n_rows * self.n_dimensions * layers * self.n_hidden**2
-
-    def decayed(self) -> list[str]:
-        """Weight decay touches the input-to-hidden weights only."""
-        return ["W"]
