@@ -11,6 +11,11 @@ from rnade.typing import Array
 # Values x, or what is told of each; and the numbers that a network gives for each.
 Values = Float[Tensor, "..."]
 Outputs = Float[Tensor, "... P"]
+# Logarithm of the smallest scale allowed, for each value.
+Floor = Values | None
+# A table, and what each of its rows weighs.
+Rows = Float[Tensor, "N D"]
+RowWeights = Float[Tensor, " N"] | None
 
 
 class Epilogue(NamedTuple):
@@ -43,6 +48,8 @@ class AbstractFamily(abc.ABC):
         What it is called in settings and in the registry, `rnade.families.REGISTRY`.
     n_components : int
         K; 1 where there are no components.
+    n_outputs : int
+        P, how many numbers z the network gives to each dimension.
     discrete : bool
         Whether values are whole numbers with probabilities, not real numbers with densities.
     has_scale : bool
@@ -52,6 +59,7 @@ class AbstractFamily(abc.ABC):
 
     name: ClassVar[str]
     n_components: int
+    n_outputs: int
     discrete: ClassVar[bool]
     has_scale: ClassVar[bool]
 
@@ -60,19 +68,9 @@ class AbstractFamily(abc.ABC):
         """Build the family; one without components ignores their number."""
         return cls()
 
-    @property
-    @abc.abstractmethod
-    def n_outputs(self) -> int:
-        """How many numbers z the network gives to each dimension."""
-
     @abc.abstractmethod
     def log_prob(
-        self,
-        x: Values,
-        z: Outputs,
-        log_floor: Values | None = None,
-        *,
-        scale_mean_gradient: bool = False,
+        self, x: Values, z: Outputs, log_floor: Floor = None, *, scale_mean_gradient: bool = False
     ) -> Values:
         """Log density of x in nats.
 
@@ -81,14 +79,14 @@ class AbstractFamily(abc.ABC):
         """
 
     @abc.abstractmethod
-    def cdf(self, x: Values, z: Outputs, log_floor: Values | None = None) -> Values:
+    def cdf(self, x: Values, z: Outputs, log_floor: Floor = None) -> Values:
         """Probability of a value of at most x."""
 
     @abc.abstractmethod
     def sample(
         self,
         z: Outputs,
-        log_floor: Values | None = None,
+        log_floor: Floor = None,
         *,
         generator: Generator,
         low: Values | None = None,
@@ -105,15 +103,18 @@ class AbstractFamily(abc.ABC):
 
     @abc.abstractmethod
     def starting_biases(
-        self,
-        rows: Float[Tensor, "N D"],
-        *,
-        weights: Float[Tensor, " N"] | None = None,
-        spread: str = "quantile",
+        self, rows: Rows, *, weights: RowWeights = None, spread: str = "quantile"
     ) -> Float[Tensor, "D P"]:
         """Biases b with which an untrained model already resembles each column of `rows`.
 
-        A row of weight 2 counts as two rows; None gives each the weight 1.
+        Parameters
+        ----------
+        rows : Tensor of shape (N, D)
+        weights : Tensor of shape (N,), optional
+            A row of weight 2 counts as two rows, one of weight 0 not at all.
+        spread : "quantile" or "range"
+            Whether a mixture's means are at quantiles of a column, or evenly over its range, which
+            is what the paper's authors did.
         """
 
     @abc.abstractmethod

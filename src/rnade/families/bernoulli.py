@@ -6,7 +6,7 @@ from jaxtyping import Float, Shaped
 from scipy.special import expit
 from torch import Generator, Tensor
 
-from rnade.families.base import AbstractFamily, Epilogue, Outputs, Values
+from rnade.families.base import AbstractFamily, Epilogue, Floor, Outputs, Rows, RowWeights, Values
 from rnade.typing import Array
 
 
@@ -15,27 +15,18 @@ class Bernoulli(AbstractFamily):
 
     name = "bernoulli"
     n_components = 1
+    n_outputs = 1  # the log odds
     discrete = True
     has_scale = False
 
-    @property
-    def n_outputs(self) -> int:
-        """The log odds."""
-        return 1
-
     def log_prob(
-        self,
-        x: Values,
-        z: Outputs,
-        log_floor: Values | None = None,
-        *,
-        scale_mean_gradient: bool = False,
+        self, x: Values, z: Outputs, log_floor: Floor = None, *, scale_mean_gradient: bool = False
     ) -> Values:
         """Log probability of x, 0 or 1, in nats."""
         z = z.squeeze(-1)
         return x * z - torch.nn.functional.softplus(z)
 
-    def cdf(self, x: Values, z: Outputs, log_floor: Values | None = None) -> Values:
+    def cdf(self, x: Values, z: Outputs, log_floor: Floor = None) -> Values:
         """Probability of a value of at most x."""
         off = torch.sigmoid(-z.squeeze(-1))
         return torch.where(x < 0, torch.zeros_like(off), torch.where(x < 1, off, 1.0))
@@ -43,7 +34,7 @@ class Bernoulli(AbstractFamily):
     def sample(
         self,
         z: Outputs,
-        log_floor: Values | None = None,
+        log_floor: Floor = None,
         *,
         generator: Generator,
         low: Values | None = None,
@@ -59,11 +50,7 @@ class Bernoulli(AbstractFamily):
         return x
 
     def starting_biases(
-        self,
-        rows: Float[Tensor, "N D"],
-        *,
-        weights: Float[Tensor, " N"] | None = None,
-        spread: str = "quantile",
+        self, rows: Rows, *, weights: RowWeights = None, spread: str = "quantile"
     ) -> Float[Tensor, "D P"]:
         """Log odds of each column, with one row of each value added so that none is infinite."""
         ones = (rows.sum(0) if weights is None else weights.to(rows) @ rows) + 1

@@ -33,6 +33,7 @@ class GaussianMixture(AbstractMixture):
     """
 
     name = "gaussian"
+    deviation = 1.0
 
     @staticmethod
     def _log_kernel(u: Tensor) -> Tensor:
@@ -68,7 +69,3 @@ class GaussianMixture(AbstractMixture):
     @staticmethod
     def _reference_kernel(u: Array) -> tuple[Array, Array]:
         return -0.5 * u * u - LOG_SQRT_2PI, -u
-
-    @staticmethod
-    def _starting_scale(spacing: Tensor) -> Tensor:
-        return spacing

@@ -26,6 +26,7 @@ class LaplaceMixture(AbstractMixture):
     """
 
     name = "laplace"
+    deviation = math.sqrt(2)
 
     @staticmethod
     def _log_kernel(u: Tensor) -> Tensor:
@@ -54,8 +55,3 @@ class LaplaceMixture(AbstractMixture):
     @staticmethod
     def _reference_kernel(u: Array) -> tuple[Array, Array]:
         return -np.abs(u) - LOG_2, -np.sign(u)
-
-    @staticmethod
-    def _starting_scale(spacing: Tensor) -> Tensor:
-        # A Laplace of scale s has standard deviation s * sqrt(2).
-        return spacing / math.sqrt(2)

@@ -2,7 +2,7 @@
 
 import abc
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from scipy.special import log_softmax, logsumexp
 from torch import Generator, Tensor
 
 from rnade.checks import positive_int
-from rnade.families.base import AbstractFamily, Epilogue, Outputs, Values
+from rnade.families.base import AbstractFamily, Epilogue, Floor, Outputs, Rows, RowWeights, Values
 from rnade.typing import Array
 
 # Numerical guards. Without them a run-away network output (z_sigma = 100, or a mean 1e25 away)
@@ -41,23 +41,25 @@ class AbstractMixture(AbstractFamily):
     ----------
     n_components : int
         K.
+
+    Attributes
+    ----------
+    deviation : float
+        Standard deviation of the component of scale 1.
     """
 
+    deviation: ClassVar[float]
     discrete = False
     has_scale = True
 
     def __init__(self, n_components: int = 10) -> None:
         self.n_components = positive_int(n_components, "n_components")
+        self.n_outputs = 3 * self.n_components
 
     @classmethod
     def make(cls, n_components: int) -> "AbstractMixture":
         """Build the mixture of so many components."""
         return cls(n_components)
-
-    @property
-    def n_outputs(self) -> int:
-        """Three numbers for each component."""
-        return 3 * self.n_components
 
     # The shape of one component, at location 0 and scale 1.
 
@@ -90,10 +92,9 @@ class AbstractMixture(AbstractFamily):
     def _reference_kernel(u: Array) -> tuple[Array, Array]:
         """Log density of the standard component and its derivative, in NumPy."""
 
-    @staticmethod
-    @abc.abstractmethod
-    def _starting_scale(spacing: Tensor) -> Tensor:
+    def _starting_scale(self, spacing: Tensor) -> Tensor:
         """Scale of a component when neighbouring means are `spacing` apart."""
+        return spacing / self.deviation
 
     @staticmethod
     def mean_factor(log_sigma: Tensor) -> Tensor:
@@ -102,7 +103,7 @@ class AbstractMixture(AbstractFamily):
 
     # Everything else follows.
 
-    def constrained(self, z: Outputs, log_floor: Values | None = None) -> MixtureParameters:
+    def constrained(self, z: Outputs, log_floor: Floor = None) -> MixtureParameters:
         """Mixing fractions (in logs), means and log scales from the network's outputs."""
         z_alpha, z_mu, z_sigma = torch.split(z, self.n_components, dim=-1)
         log_sigma = z_sigma.clamp(-LOG_SCALE_BOUND, LOG_SCALE_BOUND)
@@ -111,12 +112,7 @@ class AbstractMixture(AbstractFamily):
         return MixtureParameters(torch.log_softmax(z_alpha, dim=-1), z_mu, log_sigma)
 
     def log_prob(
-        self,
-        x: Values,
-        z: Outputs,
-        log_floor: Values | None = None,
-        *,
-        scale_mean_gradient: bool = False,
+        self, x: Values, z: Outputs, log_floor: Floor = None, *, scale_mean_gradient: bool = False
     ) -> Values:
         """Log density of x in nats."""
         log_alpha, mu, log_sigma = self.constrained(z, log_floor)
@@ -126,7 +122,7 @@ class AbstractMixture(AbstractFamily):
         u = ((x.unsqueeze(-1) - mu) * torch.exp(-log_sigma)).clamp(-U_BOUND, U_BOUND)
         return torch.logsumexp(log_alpha + self._log_kernel(u) - log_sigma, dim=-1)
 
-    def cdf(self, x: Values, z: Outputs, log_floor: Values | None = None) -> Values:
+    def cdf(self, x: Values, z: Outputs, log_floor: Floor = None) -> Values:
         """Probability of a value of at most x."""
         log_alpha, mu, log_sigma = self.constrained(z, log_floor)
         u = (x.unsqueeze(-1) - mu) * torch.exp(-log_sigma)
@@ -135,7 +131,7 @@ class AbstractMixture(AbstractFamily):
     def sample(
         self,
         z: Outputs,
-        log_floor: Values | None = None,
+        log_floor: Floor = None,
         *,
         generator: Generator,
         low: Values | None = None,
@@ -202,22 +198,9 @@ class AbstractMixture(AbstractFamily):
         return torch.minimum(torch.maximum(x, low), high).to(dtype)
 
     def starting_biases(
-        self,
-        rows: Float[Tensor, "N D"],
-        *,
-        weights: Float[Tensor, " N"] | None = None,
-        spread: str = "quantile",
+        self, rows: Rows, *, weights: RowWeights = None, spread: str = "quantile"
     ) -> Float[Tensor, "D P"]:
-        """Equal fractions; means spread over each column, by quantiles or evenly over its range.
-
-        Parameters
-        ----------
-        rows : Tensor of shape (N, D)
-        weights : Tensor of shape (N,), optional
-            A row of weight 2 counts as two rows, one of weight 0 not at all.
-        spread : "quantile" or "range"
-            "range" is what the paper's authors did.
-        """
+        """Equal fractions; means at quantiles of each column, or evenly over its range."""
         if weights is not None:
             weights = weights.to(rows)
             rows, weights = rows[weights > 0], weights[weights > 0]

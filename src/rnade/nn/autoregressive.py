@@ -30,15 +30,8 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
         The one-dimensional conditionals.
     activation : "relu", "sigmoid" or "identity"
         Hidden units.
-    order : None, "raster", "random" or a permutation of 0..D-1
-        Which dimension comes first, second and so on. None and "raster" take them as they are; a
-        tensor of shape (M, D) gives each model of a bank its own order.
-    n_models : int
-        M.
-    generator : torch.Generator
-        Draws a random order.
-    backend : str
-        "auto" or the name of a backend (see `rnade.backends.choose`).
+    order, n_models, generator, backend
+        As of `RNADEModule`.
     """
 
     W: Tensor

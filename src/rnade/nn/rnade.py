@@ -42,13 +42,14 @@ class RNADEModule(AbstractAutoregressive):
     n_layers : int
         L, hidden layers; 1 is the paper's model.
     order : None, "raster", "random" or a permutation of 0..D-1
-        Which dimension comes first, second and so on.
+        Which dimension comes first, second and so on. None and "raster" take them as they are; a
+        tensor of shape (M, D) gives each model of a bank its own order.
     n_models : int
         M, the number of models in a bank.
     generator : torch.Generator, optional
         Draws starting weights and a random order.
     backend : str
-        "auto" or the name of a backend.
+        "auto" or the name of a backend (see `rnade.backends.choose`).
     weight_scale : float, optional
         Standard deviation of the starting weights W, c, V and U (0.01 in the authors' code); None
         for 1 / sqrt(D), 1, 0.01 and 1 / sqrt(H (L - 1)), with which units differ from the start.

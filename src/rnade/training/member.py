@@ -1,6 +1,7 @@
 """What a bank trains, and what it gives back."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from rnade.batch import Batch
 from rnade.nn.bank import AbstractTrainable
@@ -37,13 +38,11 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """One model after training.
+class Outcome:
+    """What training gives besides weights; of several models in lists, one number for each.
 
     Attributes
     ----------
-    module : AbstractTrainable
-        With the weights that were kept.
     history : list of dict
         One row an epoch: epoch, rate, train, validation, seconds, skipped. Epoch 0 is the start.
         "train" is the mean log-likelihood of the epoch's minibatches, as they were trained on (or
@@ -55,13 +54,28 @@ class Trained:
         never was a finite one.
     train_at_best : float
         Their log-likelihood on all training rows (of fresh rows, on those drawn at the start).
+    interrupted : bool
+        Whether Ctrl-C ended it.
+    """
+
+    history: list[HistoryRow]
+    best_epoch: Any
+    best_score: Any
+    train_at_best: Any
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trained(Outcome):
+    """One model after training.
+
+    Attributes
+    ----------
+    module : AbstractTrainable
+        With the weights that were kept.
     diverged : Diverged or None
         Where it was given up, if it was.
     """
 
     module: AbstractTrainable
-    history: list[HistoryRow]
-    best_epoch: int
-    best_score: float
-    train_at_best: float
     diverged: Diverged | None

@@ -105,12 +105,12 @@ class Part:
             train = mean_log_likelihoods(module, self._everything, run.source_of[at])
         return [
             Trained(
-                module[i],
                 history,
                 int(run.best_epoch[place]),
                 float(run.best_score[place]),
                 float(train[i]),
-                run.diverged.get(place),
+                module=module[i],
+                diverged=run.diverged.get(place),
             )
             for i, (place, history) in enumerate(zip(at, run.histories(at), strict=True))
         ]

@@ -260,44 +260,34 @@ class Run:
 
     # ---------------------------------------------------------------- what it tells
 
-    def histories(self, models: Sequence[int], first: int = 0) -> list[list[HistoryRow]]:
-        """One row an epoch of each of some models, from epoch `first` to where it stopped."""
+    def rows_of_lists(self, models: Sequence[int], first: int = 0) -> list[HistoryRow]:
+        """Rows of some models' history from epoch `first` on; a model that has left has NaN."""
         # Whole curves at a time: to take them apart number by number takes seconds for a bank.
         at = torch.as_tensor(list(models))
-        curves = [torch.stack(rows[first:])[:, at].T.tolist() for rows in self.curves.values()]
-        found = []
-        for i, m in enumerate(models):
-            last, rate = self.stopped_at[m], self.recipes[m].learning_rate
-            marks = self.marks[first : None if last is None else last + 1]
-            scores = zip(*(curve[i] for curve in curves), strict=True)
-            found.append(
-                [
-                    self._row(epoch, mark["share"] * rate, train, validation, int(skipped))
-                    for (epoch, mark), (train, validation, skipped) in zip(
-                        enumerate(marks, first), scores, strict=False
-                    )
-                ]
-            )
-        return found
-
-    def rows_of_lists(self, first: int = 0) -> list[HistoryRow]:
-        """Rows of all models' history from epoch `first` on; a model that has left has NaN."""
-        rates = [recipe.learning_rate for recipe in self.recipes]
-        curves = (torch.stack(rows[first:]).tolist() for rows in self.curves.values())
+        curves = (torch.stack(rows[first:])[:, at].tolist() for rows in self.curves.values())
+        rates = [self.recipes[m].learning_rate for m in models]
+        scores = zip(self.marks[first:], *curves, strict=True)
         return [
-            self._row(epoch, [self.marks[epoch]["share"] * rate for rate in rates], *scores)
-            for epoch, scores in enumerate(zip(*curves, strict=True), first)
+            {
+                "epoch": epoch,
+                "rate": [mark["share"] * rate for rate in rates],
+                "train": train,
+                "validation": None if self.validation is None else validation,
+                "seconds": round(mark["seconds"], 3),
+                "skipped": skipped,
+            }
+            for epoch, (mark, train, validation, skipped) in enumerate(scores, first)
         ]
 
-    def _row(self, epoch: int, rate: Any, train: Any, validation: Any, skipped: Any) -> HistoryRow:
-        return {
-            "epoch": epoch,
-            "rate": rate,
-            "train": train,
-            "validation": None if self.validation is None else validation,
-            "seconds": round(self.marks[epoch]["seconds"], 3),
-            "skipped": skipped,
-        }
+    def histories(self, models: Sequence[int], first: int = 0) -> list[list[HistoryRow]]:
+        """One row an epoch of each of some models, from epoch `first` to where it stopped."""
+        rows, found = self.rows_of_lists(models, first), []
+        for i, m in enumerate(models):
+            last = self.stopped_at[m]
+            lived = rows if last is None else rows[: last + 1 - first]
+            own = [{k: v[i] if isinstance(v, list) else v for k, v in r.items()} for r in lived]
+            found.append([row | {"skipped": int(row["skipped"])} for row in own])
+        return found
 
     # ---------------------------------------------------------------- checkpoints
 

@@ -2,8 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -14,29 +12,10 @@ from rnade.exceptions import TrainingDivergedError
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.bank import Bank
 from rnade.training.checkpoint import Checkpoint
-from rnade.training.member import Member
+from rnade.training.member import Member, Outcome
 from rnade.training.recipe import Recipe
 from rnade.training.run import MAX_RETURNS, Diverged, HistoryRow
 from rnade.training.sources import AbstractMinibatches, ShuffledRows
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What training gives besides the module's weights; for a bank, lists of M numbers.
-
-    Attributes
-    ----------
-    history, best_epoch, best_score, train_at_best
-        As of `Trained`.
-    interrupted : bool
-        Whether Ctrl-C ended it.
-    """
-
-    history: list[HistoryRow]
-    best_epoch: Any
-    best_score: Any
-    train_at_best: Any
-    interrupted: bool = False
 
 
 def train(
@@ -102,7 +81,8 @@ def train(
     alone = module.n_models == 1
 
     def history(first: int = 0) -> list[HistoryRow]:
-        return run.histories([0], first)[0] if alone else run.rows_of_lists(first)
+        models = range(module.n_models)
+        return run.histories([0], first)[0] if alone else run.rows_of_lists(models, first)
 
     def report(_: Bank) -> None:
         if on_epoch is not None:
@@ -121,19 +101,9 @@ def train(
     if alone and run.diverged:
         raise diverged_error(run.diverged[0])
     results = bank.results([(0, m) for m in range(module.n_models)])
-
-    def plain(name: str) -> Any:
-        """One number for one model, a list for a bank."""
-        values = [getattr(trained, name) for trained in results]
-        return values[0] if alone else values
-
-    return Outcome(
-        history(),
-        plain("best_epoch"),
-        plain("best_score"),
-        plain("train_at_best"),
-        bank.interrupted,
-    )
+    numbers = [[t.best_epoch, t.best_score, t.train_at_best] for t in results]
+    found = numbers[0] if alone else [list(values) for values in zip(*numbers, strict=True)]
+    return Outcome(history(), found[0], found[1], found[2], bank.interrupted)
 
 
 def diverged_error(where: Diverged) -> TrainingDivergedError:

@@ -27,10 +27,10 @@ from rnade.nn.mixture import BLOCK, log_joint_of_factors
 from rnade.training.em.matrices import spd_inverse, symmetric, upper_pairs
 from rnade.training.em.progress import EMSettings, Progress
 from rnade.training.em.starts import N_CLUSTERED, clusters, some_rows
-from rnade.training.em.steps import DEAD_ROWS, FactorComponents, regressed, row_counts
+from rnade.training.em.steps import DEAD_ROWS, FactorComponents, regressed, row_counts, where
+from rnade.training.member import Outcome
 from rnade.training.run import HistoryRow
 from rnade.training.scoring import side_by_side
-from rnade.training.sgd import Outcome
 
 # Numbers in the largest array that a step makes, by device.
 CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**28}
@@ -274,7 +274,7 @@ class _Search:
         )
         alive = n > DEAD_ROWS
         # A dead component's moments mean nothing: it stays as it is, without mass.
-        moved = moved.where(alive, self.now._replace(alpha=moved.alpha))
+        moved = where(alive, moved, self.now._replace(alpha=moved.alpha))
         return moved if bool(alive.all()) else self._revived(moved, alive, moments.worst)
 
     def _revived(self, now: FactorComponents, alive: Tensor, worst: Tensor) -> FactorComponents:
@@ -313,7 +313,7 @@ class _Search:
             held_out = self._of_all(torch.stack(scores).sum(0))
         better = self.progress.look(iteration, self._of_all(train), held_out, self.revived)
         chosen = self.layout.to_components(better[:, self.live])
-        best = self.now.where(chosen, self.kept.of(self.at))
+        best = where(chosen, self.now, self.kept.of(self.at))
         for kept, new in zip(self.kept, best, strict=True):
             kept[:, self.at] = new
 

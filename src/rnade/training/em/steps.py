@@ -62,13 +62,6 @@ class FactorComponents(NamedTuple):
     Lambda: Float[Tensor, "M K D q"]
     psi: Float[Tensor, "M K D"]
 
-    def where(self, chosen: Bool[Tensor, "M K"], other: "FactorComponents") -> "FactorComponents":
-        """The `chosen` components, and another's for the rest."""
-        pairs = zip(self, other, strict=True)
-        return FactorComponents(
-            *[torch.where(chosen.view(*chosen.shape, *[1] * (a.ndim - 2)), a, b) for a, b in pairs]
-        )
-
     def of(self, at: Tensor) -> "FactorComponents":
         """Some components of every model."""
         return FactorComponents(*[t[:, at] for t in self])
@@ -83,6 +76,14 @@ class FactorComponents(NamedTuple):
 
 
 T = TypeVar("T", GaussianComponents, FactorComponents)
+
+
+def where(chosen: Bool[Tensor, "M K"], components: T, other: T) -> T:
+    """The `chosen` components, and others for the rest."""
+    pairs = zip(components, other, strict=True)
+    return type(components)(
+        *[torch.where(chosen.view(*chosen.shape, *[1] * (a.ndim - 2)), a, b) for a, b in pairs]
+    )
 
 
 class AbstractSteps(abc.ABC, Generic[T]):
@@ -114,18 +115,34 @@ class AbstractSteps(abc.ABC, Generic[T]):
             "weight" of shape (M,), of all rows; "log_likelihood", (M,); weighted by
             responsibilities "n", (M, K), and "first", (M, K, D), of x; and those of `_prepared`.
         """
-        module, sums_of = self.module, self._prepared()
-        n = module.chunk_rows()
+        module, M = self.module, self.module.n_models
+        log_joint_of, more_sums = module.log_joint(), self._prepared()
+        size = module.chunk_rows()
         total: Sums = {}
-        for x, w in zip(torch.split(rows, n), torch.split(weights, n), strict=True):
+        for x, w in zip(torch.split(rows, size), torch.split(weights, size), strict=True):
             x, w = x.to(module.device, module.dtype), w.to(module.device, module.dtype)
-            for name, t in sums_of(x.expand(module.n_models, *x.shape), w).items():
+            x = x.expand(M, *x.shape)
+            log_joint = log_joint_of(x)
+            log_p = log_joint.logsumexp(-1, keepdim=True)
+            r = (log_joint - log_p).exp() * w[:, None]
+            w, n = w.double(), r.sum(1, dtype=torch.float64)
+            sums = {
+                "weight": w.sum().repeat(M),
+                "log_likelihood": (log_p[..., 0].double() * w).sum(1),
+                "n": n,
+                "first": (r.mT @ x).double(),
+                **more_sums(x, r, n),
+            }
+            for name, t in sums.items():
                 total[name] = total[name].add_(t) if name in total else t
         return total
 
     @abc.abstractmethod
-    def _prepared(self) -> Callable[[Tensor, Tensor], Sums]:
-        """The function that gives the sums of rows (M, B, D) with weights (B,)."""
+    def _prepared(self) -> Callable[[Tensor, Tensor, Tensor], Sums]:
+        """The function that gives further sums of rows (M, B, D), weighted by r (M, B, K).
+
+        It is also given the sums "n" of r.
+        """
 
     @abc.abstractmethod
     def current(self) -> T:
@@ -152,6 +169,10 @@ class AbstractSteps(abc.ABC, Generic[T]):
                 " above 0."
             )
 
+    def _of_living(self, sums: Sums, moved: T) -> T:
+        """Leave components that no row belongs to as they are, but for their fractions."""
+        return where(sums["n"] > DEAD_ROWS, moved, self.current()._replace(alpha=moved.alpha))
+
     @torch.no_grad()
     def move(self, sums: Sums, step_size: float = 1.0) -> None:
         """Step from the module's parameters towards those of the maximisation step."""
@@ -172,24 +193,6 @@ class AbstractSteps(abc.ABC, Generic[T]):
         for shape in shapes:
             shape[model, component] = shape[model, heaviest]
         self.take(target)
-
-    def _joint(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Sums]]:
-        """Responsibilities (times weights) of shape (M, B, K), and what all sums have."""
-        log_joint_of, M = self.module.log_joint(), self.module.n_models
-
-        def joint(x: Tensor, weights: Tensor) -> tuple[Tensor, Sums]:
-            log_joint = log_joint_of(x)
-            log_p = log_joint.logsumexp(-1, keepdim=True)
-            r = (log_joint - log_p).exp() * weights[:, None]
-            w = weights.double()
-            return r, {
-                "weight": w.sum().repeat(M),
-                "log_likelihood": (log_p[..., 0].double() * w).sum(1),
-                "n": r.sum(1, dtype=torch.float64),
-                "first": (r.mT @ x).double(),
-            }
-
-        return joint
 
 
 class GaussianSteps(AbstractSteps[GaussianComponents]):
@@ -217,22 +220,20 @@ class GaussianSteps(AbstractSteps[GaussianComponents]):
         super().__init__(module, floor)
         self.shrinkage = shrinkage
 
-    def _prepared(self) -> Callable[[Tensor, Tensor], Sums]:
-        """The function that also gives "second", lower triangles of x x', (M, K, D, D)."""
-        joint = self._joint()
+    def _prepared(self) -> Callable[[Tensor, Tensor, Tensor], Sums]:
+        return self._second
 
-        def sums_of(x: Tensor, weights: Tensor) -> Sums:
-            r, shared = joint(x, weights)
-            (M, B, D), K = x.shape, r.shape[-1]
-            second = torch.zeros(M, K, D, D, dtype=torch.float64, device=x.device)
-            # Products of pairs of columns, times the responsibilities of all components at once:
-            # half the work of a product for each component, and none of its weighted copies.
-            for start, stop in triangle_blocks(D):
-                pairs = (x[:, :, start:stop, None] * x[:, :, None, :stop]).reshape(M, B, -1)
-                second[:, :, start:stop, :stop] = (r.mT @ pairs).view(M, K, -1, stop)
-            return {**shared, "second": second}
-
-        return sums_of
+    @staticmethod
+    def _second(x: Tensor, r: Tensor, n: Tensor) -> Sums:
+        """Sums "second", lower triangles of x x', (M, K, D, D)."""
+        (M, B, D), K = x.shape, r.shape[-1]
+        second = torch.zeros(M, K, D, D, dtype=torch.float64, device=x.device)
+        # Products of pairs of columns, times the responsibilities of all components at once:
+        # half the work of a product for each component, and none of its weighted copies.
+        for start, stop in triangle_blocks(D):
+            pairs = (x[:, :, start:stop, None] * x[:, :, None, :stop]).reshape(M, B, -1)
+            second[:, :, start:stop, :stop] = (r.mT @ pairs).view(M, K, -1, stop)
+        return {"second": second}
 
     def current(self) -> GaussianComponents:
         """Copies of the module's parameters, in float64."""
@@ -252,13 +253,7 @@ class GaussianSteps(AbstractSteps[GaussianComponents]):
             covariance = torch.lerp(within.expand_as(covariance), covariance, own)
         if self._has_floor:
             covariance = not_below_floor(covariance, self.floor)
-        alive = (sums["n"] > DEAD_ROWS)[..., None]
-        old = self.current()
-        return GaussianComponents(
-            sums["n"] / weight,
-            torch.where(alive, mu, old.mu),
-            torch.where(alive[..., None], covariance, old.covariance),
-        )
+        return self._of_living(sums, GaussianComponents(sums["n"] / weight, mu, covariance))
 
     def take(self, target: GaussianComponents) -> None:
         """Give the module these parameters; what fails is noted on the device, for `check`."""
@@ -274,24 +269,22 @@ class FactorSteps(AbstractSteps[FactorComponents]):
 
     module: MixtureOfFactorAnalyzersModule
 
-    def _prepared(self) -> Callable[[Tensor, Tensor], Sums]:
-        """The function that also gives sums of x * x and of the factors z.
+    def _prepared(self) -> Callable[[Tensor, Tensor, Tensor], Sums]:
+        """The function that gives sums of x * x and of the factors z.
 
         "squares", (M, K, D); "factors", (M, K, q); "cross", of x z', (M, K, D, q);
         "factor_squares", of z z', (M, K, q, q).
         """
-        joint, posterior = self._joint(), self.module.posterior()
+        posterior = self.module.posterior()
         M, K, q, D = posterior.weights.shape
         factor_weights = posterior.weights.reshape(M, K * q, D).mT
         shift = (posterior.weights @ self.module.mu[..., None]).view(M, 1, K * q)
 
-        def sums_of(x: Tensor, weights: Tensor) -> Sums:
-            r, shared = joint(x, weights)
+        def sums_of(x: Tensor, r: Tensor, n: Tensor) -> Sums:
             z = torch.baddbmm(-shift, x, factor_weights).view(M, -1, K, q).transpose(1, 2)
             weighted = z * r.mT[..., None]  # (M, K, B, q)
-            spread = shared["n"][..., None, None] * posterior.covariance.double()
+            spread = n[..., None, None] * posterior.covariance.double()
             return {
-                **shared,
                 "squares": (r.mT @ x.square()).double(),
                 "factors": weighted.sum(2, dtype=torch.float64),
                 "cross": (weighted.mT @ x[:, None]).mT.double(),
@@ -320,8 +313,8 @@ class FactorSteps(AbstractSteps[FactorComponents]):
         z_z = torch.where(alive[..., None, None], z_z, eye)
         mu, Lambda, noise = regressed(x, variance, z, x_z, z_z)
         alpha = sums["n"] / sums["weight"][:, None]
-        moved = FactorComponents(alpha, mu, Lambda, torch.maximum(noise, self.floor))
-        return moved.where(alive, self.current()._replace(alpha=alpha))
+        noise = torch.maximum(noise, self.floor)
+        return self._of_living(sums, FactorComponents(alpha, mu, Lambda, noise))
 
     def take(self, target: FactorComponents) -> None:
         """Give the module these parameters, after a look at them."""

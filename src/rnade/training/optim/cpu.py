@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from rnade.backends.cpu import threads as workers
 from rnade.backends.threads import kernel_threads
-from rnade.training.optim.forms import BETA_1, BETA_2, EPSILON, Counts, Rule, Step
+from rnade.training.optim.forms import BETA_1, BETA_2, EPSILON, Counts, Rule, Step, Verdict
 
 # Numbers of all models together below which a second thread costs more than it saves.
 SMALL = 200_000
@@ -35,11 +35,8 @@ def serves(parameters: Sequence[Tensor]) -> bool:
 
 
 def judge(
-    gradients: Sequence[Tensor],
-    loss: Float[Tensor, " M"],
-    counts: Counts,
-    clip_norm: float | None,
-) -> tuple[Float[Tensor, " M"], Bool[Tensor, " M"]]:
+    gradients: Sequence[Tensor], loss: Float[Tensor, " M"], counts: Counts, clip_norm: float | None
+) -> Verdict:
     """Factors that clip the gradients, and which models can use theirs; moves the counts on."""
     arrays = [_by_model(g) for g in gradients]
     shares = _shares(arrays)
@@ -50,14 +47,7 @@ def judge(
             _kernels().add_squares(share.of(g), squares[share.piece], share.low, share.high)
 
     _do(task, shares)
-    norms = np.sqrt(squares.sum(0))
-    finite = torch.from_numpy(np.isfinite(norms)) & torch.isfinite(loss)
-    scale = torch.ones_like(loss)
-    if clip_norm is not None:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            factors = np.minimum(clip_norm / norms, 1.0)
-        scale = torch.from_numpy(factors).to(loss.dtype)
-    return scale, counts.add(finite, loss)
+    return counts.judge(torch.from_numpy(np.sqrt(squares.sum(0))), loss, clip_norm)
 
 
 def update(rule: Rule, gradients: Sequence[Tensor], step: Step) -> None:

@@ -14,6 +14,9 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+# Factors of the gradients of M models, and which of these are to move.
+Verdict = tuple[Float[Tensor, " M"], Bool[Tensor, " M"]]
+
 # Adam's decay of its mean and of its square, and what keeps it from dividing by 0.
 BETA_1, BETA_2, EPSILON = 0.9, 0.99, 1e-8
 
@@ -47,14 +50,20 @@ class Counts(NamedTuple):
         nothing = like.new_zeros(len(like))
         return Counts(active, none, none.clone(), nothing, nothing.clone())
 
-    def add(self, finite: Bool[Tensor, " M"], loss: Float[Tensor, " M"]) -> Bool[Tensor, " M"]:
-        """Count one gradient of each model; give which models are to move."""
+    def judge(
+        self, norms: Float[Tensor, " M"], loss: Float[Tensor, " M"], clip_norm: float | None
+    ) -> Verdict:
+        """Count one gradient of each model, of such a norm; give factors, and who is to move."""
+        scale = torch.ones_like(loss)
+        if clip_norm is not None:
+            scale = (clip_norm / norms).clamp_max(1.0).to(loss.dtype)
+        finite = torch.isfinite(norms) & torch.isfinite(loss)
         failed = self.active & ~finite
         self.skipped.add_(failed)
         self.in_a_row.add_(1).mul_(failed)
         self.log_likelihood.sub_(torch.where(finite, loss, 0.0))
         self.counted.add_(finite)
-        return finite & self.active
+        return scale, finite & self.active
 
 
 class Rule(NamedTuple):

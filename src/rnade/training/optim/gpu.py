@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from rnade.backends.gpu.launch import current, has_triton, interpreting
-from rnade.training.optim.forms import BETA_1, BETA_2, EPSILON, Counts, Rule, Step
+from rnade.training.optim.forms import BETA_1, BETA_2, EPSILON, Counts, Rule, Step, Verdict
 
 # Parameters that one update takes, and models: what CUDA allows along the second axis of a grid.
 MOST_PARAMETERS = 7
@@ -35,11 +35,8 @@ def serves(parameters: Sequence[Tensor]) -> bool:
 
 
 def judge(
-    gradients: Sequence[Tensor],
-    loss: Float[Tensor, " M"],
-    counts: Counts,
-    clip_norm: float | None,
-) -> tuple[Float[Tensor, " M"], Bool[Tensor, " M"]]:
+    gradients: Sequence[Tensor], loss: Float[Tensor, " M"], counts: Counts, clip_norm: float | None
+) -> Verdict:
     """Factors that clip the gradients, and which models can use theirs; moves the counts on."""
     gradients = _by_model(gradients)
     M = len(loss)

@@ -6,10 +6,10 @@ Nothing here looks at values on the device, so that an update can be captured in
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from rnade.training.optim.forms import BETA_1, BETA_2, EPSILON, Counts, Rule, Step
+from rnade.training.optim.forms import BETA_1, BETA_2, EPSILON, Counts, Rule, Step, Verdict
 
 
 def serves(parameters: Sequence[Tensor]) -> bool:
@@ -18,24 +18,11 @@ def serves(parameters: Sequence[Tensor]) -> bool:
 
 
 def judge(
-    gradients: Sequence[Tensor],
-    loss: Float[Tensor, " M"],
-    counts: Counts,
-    clip_norm: float | None,
-) -> tuple[Float[Tensor, " M"], Bool[Tensor, " M"]]:
+    gradients: Sequence[Tensor], loss: Float[Tensor, " M"], counts: Counts, clip_norm: float | None
+) -> Verdict:
     """Factors that clip the gradients, and which models can use theirs; moves the counts on."""
-    norms = gradient_norms(gradients)
-    finite = torch.isfinite(norms) & torch.isfinite(loss)
-    scale = torch.ones_like(norms)
-    if clip_norm is not None:
-        scale = (clip_norm / norms).clamp_max(1.0)
-    return scale, counts.add(finite, loss)
-
-
-def gradient_norms(gradients: Sequence[Tensor]) -> Float[Tensor, " M"]:
-    """Norm of each model's whole gradient."""
     squares = [g.flatten(1).square().sum(1) for g in gradients]
-    return torch.stack(squares).sum(0).sqrt()
+    return counts.judge(torch.stack(squares).sum(0).sqrt(), loss, clip_norm)
 
 
 def update(rule: Rule, gradients: Sequence[Tensor], step: Step) -> None:
