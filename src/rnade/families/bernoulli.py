@@ -22,12 +22,10 @@ class Bernoulli(AbstractFamily):
     def log_prob(
         self, x: Values, z: Outputs, log_floor: Floor = None, *, scale_mean_gradient: bool = False
     ) -> Values:
-        """Log probability of x, 0 or 1, in nats."""
         z = z.squeeze(-1)
         return x * z - torch.nn.functional.softplus(z)
 
     def cdf(self, x: Values, z: Outputs, log_floor: Floor = None) -> Values:
-        """Probability of a value of at most x."""
         off = torch.sigmoid(-z.squeeze(-1))
         return torch.where(x < 0, torch.zeros_like(off), torch.where(x < 1, off, 1.0))
 
@@ -67,7 +65,6 @@ class Bernoulli(AbstractFamily):
             )
 
     def reference_epilogue(self, x: Array, z: Array, log_floor: float | None) -> Epilogue:
-        """Log probability and gradient of the logistic model."""
         z = z[:, 0]
         log_p = x * z - np.logaddexp(0, z)
         return Epilogue(log_p, (x - expit(z))[:, None], z)

@@ -63,7 +63,6 @@ class GaussianMixture(AbstractMixture):
         return u
 
     def noise(self, like: Tensor, generator: Generator) -> Tensor:
-        """Draws from the standard component, of the shape, dtype and device of `like`."""
         return torch.randn(like.shape, dtype=like.dtype, device=like.device, generator=generator)
 
     @staticmethod

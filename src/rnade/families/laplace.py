@@ -46,7 +46,6 @@ class LaplaceMixture(AbstractMixture):
         return log_q + LOG_2
 
     def noise(self, like: Tensor, generator: Generator) -> Tensor:
-        """Draws from the standard component, of the shape, dtype and device of `like`."""
         v = torch.rand(like.shape, dtype=torch.float64, device=like.device, generator=generator)
         v = v - 0.5  # in [-0.5, 0.5); float64 so that log1p(-2|v|) reaches far into the tails
         magnitude = -torch.log1p(-2 * v.abs().clamp_max(0.5 - 2.0**-54))

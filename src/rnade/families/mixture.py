@@ -58,7 +58,6 @@ class AbstractMixture(AbstractFamily):
 
     @classmethod
     def make(cls, n_components: int) -> "AbstractMixture":
-        """Build the mixture of so many components."""
         return cls(n_components)
 
     # The shape of one component, at location 0 and scale 1.
@@ -114,7 +113,6 @@ class AbstractMixture(AbstractFamily):
     def log_prob(
         self, x: Values, z: Outputs, log_floor: Floor = None, *, scale_mean_gradient: bool = False
     ) -> Values:
-        """Log density of x in nats."""
         log_alpha, mu, log_sigma = self.constrained(z, log_floor)
         if scale_mean_gradient:
             factor = self.mean_factor(log_sigma.detach())
@@ -123,7 +121,6 @@ class AbstractMixture(AbstractFamily):
         return torch.logsumexp(log_alpha + self._log_kernel(u) - log_sigma, dim=-1)
 
     def cdf(self, x: Values, z: Outputs, log_floor: Floor = None) -> Values:
-        """Probability of a value of at most x."""
         log_alpha, mu, log_sigma = self.constrained(z, log_floor)
         u = (x.unsqueeze(-1) - mu) * torch.exp(-log_sigma)
         return (log_alpha.exp() * self._cdf_kernel(u)).sum(-1).clamp(0, 1)

@@ -11,12 +11,12 @@ from rnade.backends.parameters import Parameters
 from rnade.backends.spec import Spec, check_activation
 from rnade.batch import Batch
 from rnade.families import AbstractFamily, Conditional
-from rnade.nn.bank import AbstractNetworks
+from rnade.nn.bank import AbstractTrainable
 from rnade.nn.chain import AbstractChain
 from rnade.nn.orders import Order, make_order
 
 
-class AbstractAutoregressive(AbstractChain, AbstractNetworks):
+class AbstractAutoregressive(AbstractChain, AbstractTrainable):
     """Product of one-dimensional conditionals, each computed from the dimensions before it.
 
     Subclasses make the tensors of `Parameters`, without V where `tied_weights` says that W serves
@@ -70,10 +70,6 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
     def weighted_log_likelihood(
         self, batch: Batch, *, scale_mean_gradient: bool = False
     ) -> Float[Tensor, " M"]:
-        """Sum of weights times `log_prob` for each model: what training differentiates.
-
-        The fused backends compute value and gradient in one pass.
-        """
         x, weights, seen, order = batch
         batch = self._ordered(Batch(self._checked(x), weights, seen, order))
         spec = self._spec(scale_mean_gradient)
@@ -104,7 +100,6 @@ class AbstractAutoregressive(AbstractChain, AbstractNetworks):
         return Conditional(self.family, h @ V[0, d] + b[0, d], floor)
 
     def signature(self) -> list[str]:
-        """What models must have in common to stand side by side in a bank."""
         return [self.backend, *super().signature()]
 
     def backend_choice(self) -> dispatch.Choice:

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from rnade.backends.spec import Activation
 from rnade.batch import Batch
 from rnade.checks import positive_int
-from rnade.families.base import AbstractFamily
+from rnade.families.base import AbstractFamily, Rows, RowWeights
 
 # typing.Self cannot be checked method by method, which is how the tests check types.
 T = TypeVar("T", bound="AbstractBank")
-N = TypeVar("N", bound="AbstractNetworks")
+N = TypeVar("N", bound="AbstractTrainable")
 
 
 class AbstractBank(nn.Module, abc.ABC):
@@ -105,43 +105,7 @@ class AbstractBank(nn.Module, abc.ABC):
 
 
 class AbstractTrainable(AbstractBank):
-    """A bank whose parameters the gradient loop can train."""
-
-    def decayed(self) -> list[str]:
-        """Names of the parameters that weight decay touches: the input-to-hidden weights only."""
-        return ["W"]
-
-    def n_torch_products(self, n_rows: int) -> int:
-        """Multiplications of an update that are left to torch's own products, about."""
-        return 0
-
-    @abc.abstractmethod
-    def log_prob(
-        self,
-        x: Float[Tensor, "*rows B D"],
-        *,
-        seen: Tensor | None = None,
-    ) -> Float[Tensor, "*models B"]:
-        """Score of each row, of shape (B,), or (M, B) for a bank: what validation looks at."""
-
-    @abc.abstractmethod
-    def weighted_log_likelihood(
-        self, batch: Batch, *, scale_mean_gradient: bool = False
-    ) -> Float[Tensor, " M"]:
-        """Sum of weights times `log_prob` for each model: what training differentiates.
-
-        Parameters
-        ----------
-        batch : Batch
-            Trusted: its order, if it has one, is not checked.
-        scale_mean_gradient : bool
-            Multiply the gradient of each component mean by its scale, the paper's training
-            heuristic. Changes gradients only.
-        """
-
-
-class AbstractNetworks(AbstractTrainable):
-    """Networks that give the conditionals of one family, with a floor under its scales.
+    """Networks that the gradient loop can train; they give the conditionals of one family.
 
     Attributes
     ----------
@@ -160,13 +124,38 @@ class AbstractNetworks(AbstractTrainable):
     b: Tensor
     _has_floor: bool | None = None
 
+    def decayed(self) -> list[str]:
+        """Names of the parameters that weight decay touches: the input-to-hidden weights only."""
+        return ["W"]
+
+    def n_torch_products(self, n_rows: int) -> int:
+        """Multiplications of an update that are left to torch's own products, about."""
+        return 0
+
+    @abc.abstractmethod
+    def log_prob(
+        self, x: Float[Tensor, "*rows B D"], *, seen: Tensor | None = None
+    ) -> Float[Tensor, "*models B"]:
+        """Score of each row, of shape (B,), or (M, B) for a bank: what validation looks at."""
+
+    @abc.abstractmethod
+    def weighted_log_likelihood(
+        self, batch: Batch, *, scale_mean_gradient: bool = False
+    ) -> Float[Tensor, " M"]:
+        """Sum of weights times `log_prob` for each model: what training differentiates.
+
+        Parameters
+        ----------
+        batch : Batch
+            Trusted: its order, if it has one, is not checked.
+        scale_mean_gradient : bool
+            Multiply the gradient of each component mean by its scale, the paper's training
+            heuristic. Changes gradients only.
+        """
+
     @torch.no_grad()
     def start_from(
-        self,
-        rows: Float[Tensor, "N D"],
-        *,
-        weights: Float[Tensor, " N"] | None = None,
-        spread: str = "quantile",
+        self, rows: Rows, *, weights: RowWeights = None, spread: str = "quantile"
     ) -> None:
         """Set the output biases so that the untrained model resembles each column of `rows`.
 
@@ -180,11 +169,11 @@ class AbstractNetworks(AbstractTrainable):
         """
         rows = rows.to(self.device, self.dtype)
         start = self.family.starting_biases(rows, weights=weights, spread=spread)
-        self.b.view(-1, *start.shape).copy_(start)
+        self.b.view(-1, self.n_dimensions, self.family.n_outputs).copy_(start)
 
     def set_floor(self, floor: Float[Tensor, " D"]) -> None:
         """Set the smallest scale of each dimension's components (0 for no floor)."""
-        self.log_floor.view(-1, len(floor)).copy_(floor.to(self.log_floor).log())
+        self.log_floor.view(-1, self.n_dimensions).copy_(floor.to(self.log_floor).log())
         self._forget()
 
     def _floor_or_none(self) -> Tensor | None:
@@ -198,7 +187,6 @@ class AbstractNetworks(AbstractTrainable):
         self._has_floor = None
 
     def signature(self) -> list[str]:
-        """What models must have in common to stand side by side in a bank."""
         return [str(self.family.settings()), self.activation, *super().signature()]
 
     def _like(self: N, n_models: int) -> N:

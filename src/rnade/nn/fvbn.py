@@ -19,7 +19,7 @@ from rnade.chunks import rows_at_a_time
 from rnade.families import AbstractFamily, Conditional, GaussianMixture
 from rnade.families.base import fresh_generator
 from rnade.nn.autoregressive import drawn_by
-from rnade.nn.bank import AbstractNetworks, AbstractTrainable
+from rnade.nn.bank import AbstractTrainable
 from rnade.nn.chain import AbstractChain
 from rnade.nn.orders import Order, make_order
 
@@ -29,7 +29,7 @@ _ONE_ORDER = (
 )
 
 
-class ConditionalNetworks(AbstractNetworks):
+class ConditionalNetworks(AbstractTrainable):
     r"""A bank of one-hidden-layer networks, each for one conditional :math:`p(x_d \mid x_{<d})`.
 
     To the gradient loop each network is a model of its own: all train together, and each keeps
@@ -86,10 +86,7 @@ class ConditionalNetworks(AbstractNetworks):
         return Networks(self.W, self.c, self.V, self.b, self.own, self.seen, floor)
 
     def log_prob(
-        self,
-        x: Float[Tensor, "*rows B D"],
-        *,
-        seen: Tensor | None = None,
+        self, x: Float[Tensor, "*rows B D"], *, seen: Tensor | None = None
     ) -> Float[Tensor, "MD B"]:
         """Log density of each network's own dimension, in nats; 0 where it is not observed."""
         batch = Batch(self._for_each(x), seen=None if seen is None else self._for_each(seen))
@@ -98,7 +95,6 @@ class ConditionalNetworks(AbstractNetworks):
     def weighted_log_likelihood(
         self, batch: Batch, *, scale_mean_gradient: bool = False
     ) -> Float[Tensor, " MD"]:
-        """Sum over rows of weights times `log_prob`: what training differentiates."""
         if batch.order is not None:
             raise ValueError(_ONE_ORDER)
         batch = batch._replace(x=self._for_each(batch.x))

@@ -20,6 +20,20 @@ class Posterior(NamedTuple):
     log_precision: Float[Tensor, "M K"]
     """Log determinant of the inverse covariance."""
 
+    @staticmethod
+    def of(Lambda: Float[Tensor, "M K D q"], scaled: Float[Tensor, "M K D q"]) -> "Posterior":
+        r"""From loadings, as they are and :math:`\Psi^{-1}\Lambda`.
+
+        The precision is :math:`I + \Lambda^\top\Psi^{-1}\Lambda`.
+        """
+        eye = torch.eye(Lambda.shape[-1], dtype=Lambda.dtype, device=Lambda.device)
+        R = torch.linalg.cholesky(eye + Lambda.mT @ scaled)
+        # Not by cholesky_inverse, which on a GPU takes one matrix after the other.
+        inverse = torch.linalg.solve_triangular(R, eye.expand_as(R), upper=False)
+        covariance = inverse.mT @ inverse
+        log_precision = 2 * R.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return Posterior(covariance @ scaled.mT, covariance, log_precision)
+
 
 class MixtureOfFactorAnalyzersModule(AbstractGaussianMixture):
     r"""Mixture of K Gaussians with covariances :math:`\Lambda_k \Lambda_k^\top + \Psi_k`.
@@ -58,21 +72,13 @@ class MixtureOfFactorAnalyzersModule(AbstractGaussianMixture):
         self.log_psi = nn.Parameter(torch.zeros_like(self.mu))
 
     def covariance_factor(self) -> Float[Tensor, "M K D D"]:
-        """Lower triangular L with covariance L L'."""
         psi = torch.diag_embed(self.log_psi.exp())
         L: Tensor = torch.linalg.cholesky(self.Lambda @ self.Lambda.mT + psi)
         return L
 
     def posterior(self) -> Posterior:
-        r"""Of the factors: its precision is :math:`I + \Lambda^\top\Psi^{-1}\Lambda`."""
-        scaled = self.Lambda * (-self.log_psi).exp()[..., None]  # Psi^-1 Lambda
-        eye = torch.eye(self.n_factors, dtype=scaled.dtype, device=scaled.device)
-        R = torch.linalg.cholesky(eye + self.Lambda.mT @ scaled)
-        # Not by cholesky_inverse, which on a GPU takes one matrix after the other.
-        inverse = torch.linalg.solve_triangular(R, eye.expand_as(R), upper=False)
-        covariance = inverse.mT @ inverse
-        log_precision = 2 * R.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return Posterior(covariance @ scaled.mT, covariance, log_precision)
+        """Of the factors, given a row."""
+        return Posterior.of(self.Lambda, self.Lambda * (-self.log_psi).exp()[..., None])
 
     def log_joint(self) -> LogJoint:
         r"""Prepare the function that gives log alpha_k + log N(x; mu_k, Sigma_k).

@@ -36,7 +36,6 @@ class MixtureOfGaussiansModule(AbstractGaussianMixture):
         self.L = nn.Parameter(eye.repeat(self.n_models, self.n_components, 1, 1))
 
     def covariance_factor(self) -> Float[Tensor, "M K D D"]:
-        """Lower triangular L with covariance L L'."""
         return self.L
 
     def _set_covariance(self, covariance: Float[Tensor, "M K D D"]) -> None:

@@ -293,17 +293,21 @@ class Run:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next epoch depends on: tensors, and values that JSON holds."""
-        tensors = {f"live.{name}": t for name, t in self.live.tensors().items()}
-        tensors |= {f"best.{i}": t for i, t in enumerate(self.best)}
+        tensors = {**self._in_place(), "ids": self.ids}
         for i, source in enumerate(self.sources):
             tensors |= {f"source.{i}.{name}": t for name, t in source.state().items()}
-        tensors |= {name: getattr(self, name) for name in ("ids", *_OF_MODELS)}
         none = self.best_score.new_empty(0, len(self.best_score))
         for name, rows in self.curves.items():
             tensors[f"curve.{name}"] = torch.stack(rows) if rows else none
         plain = {name: getattr(self, name) for name in _PLAIN}
         plain["diverged"] = {str(m): list(where) for m, where in self.diverged.items()}
         return {name: t.detach().cpu() for name, t in tensors.items()}, plain
+
+    def _in_place(self) -> dict[str, Tensor]:
+        """Tensors that move in place: weights, those that are kept, and numbers of each model."""
+        tensors = {f"live.{name}": t for name, t in self.live.tensors().items()}
+        tensors |= {f"best.{i}": t for i, t in enumerate(self.best)}
+        return tensors | {name: getattr(self, name) for name in _OF_MODELS}
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
@@ -314,14 +318,10 @@ class Run:
 
         if len(tensors["ids"]) < len(self.ids):
             self._pack(tensors["ids"])
-        for name, t in self.live.tensors().items():
-            t.copy_(tensors[f"live.{name}"])
-        for i, kept in enumerate(self.best):
-            kept.copy_(tensors[f"best.{i}"])
+        for name, t in self._in_place().items():
+            t.copy_(tensors[name])
         for i, source in enumerate(self.sources):
             source.restore(under(f"source.{i}."))
-        for name in _OF_MODELS:
-            getattr(self, name).copy_(tensors[name])
         self.curves = {name: list(tensors[f"curve.{name}"]) for name in self.curves}
         for name in _PLAIN:
             setattr(self, name, plain[name])

@@ -84,7 +84,6 @@ class ShuffledRows(AbstractMinibatches):
         self._index = self._permutation()
 
     def draw(self, n: int, size: int) -> Batch:
-        """The next n minibatches, x of shape (n, size, D); weights are 1 on average."""
         return self._take(self._next(n * size).to(self.x.device), n, size)
 
     def _next(self, count: int) -> Tensor:
@@ -117,7 +116,6 @@ class ShuffledRows(AbstractMinibatches):
         return {"generator": self.generator.get_state(), "index": self._index.cpu()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from where `state` was taken."""
         self.generator.set_state(state["generator"])
         self._index = state["index"].to(self.generator.device)
 
@@ -161,7 +159,6 @@ class FreshRows(AbstractMinibatches):
         self._before = generator.get_state()  # the rows drawn ahead come from here
 
     def draw(self, n: int, size: int) -> Batch:
-        """The next n minibatches, x of shape (n, size, D)."""
         if self._used + n * size > len(self._ahead):
             self._draw_ahead(max(n * size, DRAWN_AHEAD[self.source.device.type]))
         x = self._ahead[self._used : self._used + n * size].view(n, size, -1)
@@ -178,7 +175,6 @@ class FreshRows(AbstractMinibatches):
         return {"generator": self._before, "places": places}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from where `state` was taken."""
         self.generator.set_state(state["generator"])
         drawn, used = state["places"].tolist()
         if drawn:

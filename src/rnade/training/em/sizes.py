@@ -22,9 +22,9 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from rnade.batch import Batch
-from rnade.nn.mfa import MixtureOfFactorAnalyzersModule, factors_of
+from rnade.nn.mfa import MixtureOfFactorAnalyzersModule, Posterior, factors_of
 from rnade.nn.mixture import BLOCK, log_joint_of_factors
-from rnade.training.em.matrices import spd_inverse, symmetric, upper_pairs
+from rnade.training.em.matrices import symmetric, upper_pairs
 from rnade.training.em.progress import EMSettings, Progress
 from rnade.training.em.starts import N_CLUSTERED, clusters, some_rows
 from rnade.training.em.steps import DEAD_ROWS, FactorComponents, regressed, row_counts, where
@@ -261,11 +261,7 @@ class _Search:
         """
         n, mean, S = moments[:3]
         _, mu, Lambda, psi = self.now
-        scaled = Lambda / psi[..., None]  # Psi^-1 Lambda
-        posterior = spd_inverse(
-            Lambda.mT @ scaled + torch.eye(Lambda.shape[-1], dtype=S.dtype, device=S.device)
-        )
-        B = posterior @ scaled.mT  # (R, C, q, D)
+        B, posterior, _ = Posterior.of(Lambda, Lambda / psi[..., None])
         z, u_z = (B @ (mean - mu)[..., None])[..., 0], S @ B.mT
         variance = S.diagonal(dim1=-2, dim2=-1)
         constant, loadings, noise = regressed(mean, variance, z, u_z, posterior + B @ u_z)

@@ -236,7 +236,6 @@ class GaussianSteps(AbstractSteps[GaussianComponents]):
         return {"second": second}
 
     def current(self) -> GaussianComponents:
-        """Copies of the module's parameters, in float64."""
         m, L = self.module, self.module.L.detach().double()
         return GaussianComponents(_copy(m.log_alpha).exp(), _copy(m.mu), L @ L.mT)
 
@@ -294,7 +293,6 @@ class FactorSteps(AbstractSteps[FactorComponents]):
         return sums_of
 
     def current(self) -> FactorComponents:
-        """Copies of the module's parameters, in float64."""
         m = self.module
         return FactorComponents(
             _copy(m.log_alpha).exp(), _copy(m.mu), _copy(m.Lambda), _copy(m.log_psi).exp()

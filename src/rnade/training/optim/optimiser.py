@@ -19,12 +19,8 @@ class Optimiser:
     Parameters
     ----------
     name : "adam" or "sgd"
-    parameters : sequence of Tensor
-        Updated in place.
-    decays : sequence of Tensor of shape (M,), or None
-        Weight decay of each parameter.
-    averages : sequence of Tensor
-        Running averages of the parameters, or empty.
+    parameters, decays, averages
+        As of `Rule`; parameters and averages are updated in place.
     momentum : Tensor of shape (M,), optional
         Of "sgd"; None for none in any model.
     clip_norm : float, optional
