@@ -140,12 +140,8 @@ class FVBNModule(AbstractChain):
         The conditionals, e.g. ``GaussianMixture(10)``.
     activation : "relu" or "sigmoid"
         Hidden units.
-    order : None, "raster", "random" or a permutation of 0..D-1
-        Which dimension comes first, second and so on.
-    n_models : int
-        M, the number of models in a bank.
-    generator : torch.Generator, optional
-        Draws starting weights and a random order.
+    order, n_models, generator
+        As of `RNADEModule`.
     weight_scale : float, optional
         Standard deviation of the starting weights.
 

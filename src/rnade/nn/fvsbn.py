@@ -19,14 +19,8 @@ class FVSBNModule(AbstractAutoregressive):
     ----------
     n_dimensions : int
         D.
-    order : None, "raster", "random" or a permutation of 0..D-1
-        Which dimension comes first, second and so on.
-    n_models : int
-        M, the number of models in a bank.
-    generator : torch.Generator, optional
-        Draws a random order.
-    backend : str
-        "auto" or the name of a backend.
+    order, n_models, generator, backend
+        As of `RNADEModule`.
 
     References
     ----------

@@ -23,14 +23,8 @@ class NADEModule(AbstractAutoregressive):
         Hidden units.
     tied_weights : bool
         Use the input weights W_d as output weights V_d too, as NADE was first proposed.
-    order : None, "raster", "random" or a permutation of 0..D-1
-        Which dimension comes first, second and so on.
-    n_models : int
-        M, the number of models in a bank.
-    generator : torch.Generator, optional
-        Draws starting weights and a random order.
-    backend : str
-        "auto" or the name of a backend.
+    order, n_models, generator, backend
+        As of `RNADEModule`.
     weight_scale : float, optional
         Standard deviation of the starting weights; None for 1 / sqrt(D) on W, 1 on c, 0.01 on V.
 

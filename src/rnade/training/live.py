@@ -4,8 +4,7 @@ Nothing is read back from the device within a block of updates, so that on a GPU
 CUDA graph.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -108,22 +107,19 @@ class Live:
         """The weights that are scored and kept: their running averages, where there are any."""
         return self._average or [p.detach() for p in self._parameters]
 
-    @contextmanager
-    def _with_evaluated(self) -> Iterator[None]:
-        """Within it, the module has the weights that are scored."""
-        trained = [p.data for p in self._parameters]
-        for p, values in zip(self._parameters, self.evaluated(), strict=True):
-            p.data = values
-        try:
-            yield
-        finally:
-            for p, values in zip(self._parameters, trained, strict=True):
-                p.data = values
-
     def score(self, rows: Batch) -> Float[Tensor, " M"]:
         """Mean log-likelihood of each model, at the weights that are kept."""
-        with self._with_evaluated():
+        trained = [p.data for p in self._parameters]
+        self._use(self.evaluated())
+        try:
             return mean_log_likelihoods(self.module, rows, self.source_of)
+        finally:
+            self._use(trained)
+
+    def _use(self, weights: Sequence[Tensor]) -> None:
+        """Give the module these tensors for weights, without a copy."""
+        for p, values in zip(self._parameters, weights, strict=True):
+            p.data = values
 
     @torch.no_grad()
     def go_back(self, which: Bool[Tensor, " M"], weights: Sequence[Tensor]) -> None:
