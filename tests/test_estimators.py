@@ -43,7 +43,7 @@ from rnade.exceptions import (
 from rnade.families import Bernoulli, GaussianMixture
 from rnade.nn import RNADEModule
 from rnade.training import Bank
-from rnade.training.run import Diverged
+from rnade.training.member import Diverged
 
 QUICK = {"n_hidden": 8, "epochs": 6, "random_state": 0, "device": "cpu"}
 ONE = QUICK | {"ensemble": None}  # one model instead of a bank

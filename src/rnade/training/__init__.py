@@ -2,9 +2,8 @@
 
 from rnade.training.bank import Bank
 from rnade.training.em import PAPER_EM, EMSettings, fit_mixture
-from rnade.training.member import Member, Outcome, Trained
+from rnade.training.member import HistoryRow, Member, Outcome, Trained
 from rnade.training.recipe import MODERN, PAPER, PAPER_GRID, Recipe, make_recipe
-from rnade.training.run import HistoryRow
 from rnade.training.sgd import diverged_error, train
 from rnade.training.sources import AbstractMinibatches, FreshRows, RowSource, ShuffledRows
 

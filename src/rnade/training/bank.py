@@ -122,7 +122,7 @@ class Bank:
                     part.first[m] + model
                     for m in members
                     if m in part.first
-                    for model in range(self.members[m].module.n_models)
+                    for model in self.members[m].models
                 ]
             )
 
@@ -136,7 +136,7 @@ class Bank:
         for part in self.parts:
             best = part.run.best_score.tolist()
             for m, first in part.first.items():
-                scores[m] = best[first : first + self.members[m].module.n_models]
+                scores[m] = best[first : first + len(self.members[m].models)]
         return scores
 
     def best_of_each_model(self, members: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,13 +1,22 @@
 """What a bank trains, and what it gives back."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rnade.batch import Batch
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.recipe import Recipe
-from rnade.training.run import Diverged, HistoryRow
 from rnade.training.sources import AbstractMinibatches
+
+HistoryRow = dict[str, Any]
+
+
+class Diverged(NamedTuple):
+    """Where a model was given up."""
+
+    epoch: int
+    rate: float
+    skipped: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +44,11 @@ class Member:
     source: AbstractMinibatches
     held_out: Batch | None = None
     target: float | None = None
+
+    @property
+    def models(self) -> range:
+        """Places of its models in the module."""
+        return range(self.module.n_models)
 
 
 @dataclass(frozen=True, eq=False)

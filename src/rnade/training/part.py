@@ -2,25 +2,17 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TypeVar
-
-import torch
 
 from rnade.backends.threads import threads_for
-from rnade.nn.bank import AbstractTrainable
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.interrupt import interruptible
 from rnade.training.member import Member, Trained
 from rnade.training.run import OWN_SETTINGS, Run
-from rnade.training.scoring import mean_log_likelihoods, side_by_side
+from rnade.training.scoring import mean_log_likelihoods
 
-# Training rows on which the starting weights are scored.
-N_MONITORED = 2000
 # Copies of the parameters that a run holds: the weights, their gradients, what the optimiser
 # remembers (two), the running average, the best so far, and two for what is made on the way.
 PARAMETER_COPIES = 8
-
-V = TypeVar("V")
 
 
 class Part:
@@ -47,30 +39,9 @@ class Part:
         self.at, self.name = list(at), name
         self.checkpoint: Checkpoint | None = None
         mine = [members[m] for m in at]
-        self.sizes = [member.module.n_models for member in mine]
-        self.first = dict(zip(at, itertools.accumulate(self.sizes, initial=0), strict=False))
-        # Members with the same source and the same held-out rows share minibatches and scores.
-        keys = [(id(member.source), *(id(t) for t in member.held_out or ())) for member in mine]
-        sets = dict(zip(keys, mine, strict=True))
-        place = {key: i for i, key in enumerate(sets)}
-        known = [member.source.known() for member in sets.values()]
-        held_out = [m.held_out for m in sets.values() if m.held_out is not None]
-        targets = self._each([member.target for member in mine])
-        self._everything = side_by_side(known)
-        monitored = side_by_side([rows.map(lambda t: t[:N_MONITORED]) for rows in known])
-        self.run = Run(
-            AbstractTrainable.stack([member.module for member in mine]),
-            [member.source.fork() for member in sets.values()],
-            self._each([place[key] for key in keys]),
-            self._each([member.recipe for member in mine]),
-            training=monitored if targets[0] is None else self._everything,
-            validation=side_by_side(held_out) if held_out else None,
-            targets=None if targets[0] is None else torch.tensor(targets, dtype=torch.float64),
-        )
-
-    def _each(self, values: Sequence[V]) -> list[V]:
-        """Give every model what its member has."""
-        return [v for v, n in zip(values, self.sizes, strict=True) for _ in range(n)]
+        sizes = (len(member.models) for member in mine)
+        self.first = dict(zip(at, itertools.accumulate(sizes, initial=0), strict=False))
+        self.run = Run(mine)
 
     def halves(self) -> list[tuple[list[int], str]]:
         """Places and names of two parts that are this one together."""
@@ -102,7 +73,7 @@ class Part:
         at = [self.first[m] + model for m, model in wanted]
         module = run.module if at == list(range(run.module.n_models)) else run.module[at]
         with threads_for(run.n_torch_products):
-            train = mean_log_likelihoods(module, self._everything, run.source_of[at])
+            train = mean_log_likelihoods(module, run.known, run.source_of[at])
         return [
             Trained(
                 history,

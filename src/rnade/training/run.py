@@ -7,7 +7,7 @@ module, which is packed; the weights kept for each stay in tensors of the full s
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -15,12 +15,12 @@ from torch import Tensor
 
 from rnade.backends.gpu.tiling import BANK_MODELS
 from rnade.backends.threads import kernel_threads
-from rnade.batch import Batch
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.live import Live
+from rnade.training.member import Diverged, HistoryRow, Member
 from rnade.training.optim import Optimiser
-from rnade.training.recipe import Recipe
-from rnade.training.sources import AbstractMinibatches, draw_all
+from rnade.training.scoring import side_by_side
+from rnade.training.sources import draw_all
 
 # Updates skipped in a row after which a model goes back to its best weights.
 MAX_SKIPPED_IN_A_ROW = 10
@@ -28,21 +28,13 @@ MAX_SKIPPED_IN_A_ROW = 10
 MAX_RETURNS = 3
 # Numbers of one source's minibatches that are drawn at a time: half a megabyte in float32.
 BLOCK_ELEMENTS = 2**17
+# Training rows on which the starting weights are scored.
+N_MONITORED = 2000
 # Settings in which the members of a bank may differ.
 OWN_SETTINGS = ("learning_rate", "weight_decay", "momentum")
 # What a checkpoint holds of a run: tensors with a number for each model, and plain values.
 _OF_MODELS = ("returns", "best_score", "best_epoch")
 _PLAIN = ("epoch", "update", "seconds", "stopped_at", "marks")
-
-HistoryRow = dict[str, Any]
-
-
-class Diverged(NamedTuple):
-    """Where a model was given up."""
-
-    epoch: int
-    rate: float
-    skipped: int
 
 
 class Run:
@@ -50,39 +42,44 @@ class Run:
 
     Parameters
     ----------
+    members : sequence of Member
+        Alike in shape and recipe, but for `OWN_SETTINGS`.
+
+    Attributes
+    ----------
     module : AbstractTrainable
-        M models. It is worked on in place, and `finish` leaves each model with the weights kept.
-    sources : sequence of AbstractMinibatches
-        R sources of minibatches.
-    source_of : sequence of int
-        For each model, its source.
-    recipes : sequence of Recipe
-        One for each model; they differ in `OWN_SETTINGS` only.
-    training : Batch
-        Rows on which the start is scored, and every epoch where there are targets; one set for
-        each source, from `scoring.side_by_side`.
-    validation : Batch, optional
-        Likewise. The weights of the epoch that scores best are kept; without them the last are.
-    targets : Tensor of shape (M,), optional
-        A model stops at the first epoch whose score on `training` is at least this.
+        The M models of all members. It is worked on in place, and `finish` leaves each model with
+        the weights kept.
+    sources, source_of
+        R sources of minibatches, and for each model its source.
+    known, training, validation : Batch
+        Training rows, those on which the start is scored (and every epoch where there are
+        targets), and held-out rows or None; one set for each source.
+    targets : Tensor of shape (M,) or None
     """
 
-    def __init__(
-        self,
-        module: AbstractTrainable,
-        sources: Sequence[AbstractMinibatches],
-        source_of: Sequence[int],
-        recipes: Sequence[Recipe],
-        *,
-        training: Batch,
-        validation: Batch | None = None,
-        targets: Float[Tensor, " M"] | None = None,
-    ) -> None:
-        M = module.n_models
-        self.module = module
-        self.sources, self.recipes, self.recipe = list(sources), list(recipes), recipes[0]
-        self.training, self.validation, self.targets = training, validation, targets
-        n_rows = len(sources[0].known().x)
+    def __init__(self, members: Sequence[Member]) -> None:
+        # Members with the same source and the same held-out rows share minibatches and scores.
+        keys = [(id(each.source), *(id(t) for t in each.held_out or ())) for each in members]
+        sets = dict(zip(keys, members, strict=True))
+        place = {key: i for i, key in enumerate(sets)}
+        known = [member.source.known() for member in sets.values()]
+        held_out = [each.held_out for each in sets.values() if each.held_out is not None]
+        self.known = side_by_side(known)
+        self.validation = side_by_side(held_out) if held_out else None
+        of_models = [(m, key) for m, key in zip(members, keys, strict=True) for _ in m.models]
+        self.recipes = [member.recipe for member, _ in of_models]
+        targets = [member.target for member, _ in of_models]
+        if targets[0] is None:
+            self.targets = None
+            self.training = side_by_side([rows.map(lambda t: t[:N_MONITORED]) for rows in known])
+        else:
+            self.targets = torch.tensor(targets, dtype=torch.float64)
+            self.training = self.known
+        self.module = module = AbstractTrainable.stack([member.module for member in members])
+        self.sources = [member.source.fork() for member in sets.values()]
+        self.recipe, M = self.recipes[0], module.n_models
+        n_rows = len(known[0].x)
         self.batch_size = min(self.recipe.batch_size, n_rows)
         self.updates_per_epoch = self.recipe.updates_per_epoch(n_rows)
         self.n_updates = self.updates_per_epoch * self.recipe.epochs
@@ -97,7 +94,8 @@ class Run:
         self.curves: dict[str, list[Tensor]] = {"train": [], "validation": [], "skipped": []}
         self.marks: list[dict[str, Any]] = []
         self.best = [p.detach().clone() for p in module.parameters()]
-        self.source_of = torch.as_tensor(list(source_of), device=module.device)
+        source_of = [place[key] for _, key in of_models]
+        self.source_of = torch.as_tensor(source_of, device=module.device)
         # Of the models still training: which they are, and whether each has not stopped.
         self.ids = torch.arange(M)
         self._running = torch.ones(M, dtype=torch.bool)

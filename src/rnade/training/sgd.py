@@ -12,9 +12,9 @@ from rnade.exceptions import TrainingDivergedError
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.bank import Bank
 from rnade.training.checkpoint import Checkpoint
-from rnade.training.member import Member, Outcome
+from rnade.training.member import Diverged, HistoryRow, Member, Outcome
 from rnade.training.recipe import Recipe
-from rnade.training.run import MAX_RETURNS, Diverged, HistoryRow
+from rnade.training.run import MAX_RETURNS
 from rnade.training.sources import AbstractMinibatches, ShuffledRows
 
 

@@ -16,9 +16,8 @@ from rnade.batch import Batch
 from rnade.nn.mixture import AbstractGaussianMixture
 from rnade.training.em.progress import EMSettings, Progress
 from rnade.training.em.steps import DEAD_ROWS, AbstractSteps, Sums, row_counts, steps_for
-from rnade.training.member import Outcome
+from rnade.training.member import HistoryRow, Outcome
 from rnade.training.optim.plain import per_model
-from rnade.training.run import HistoryRow
 from rnade.training.scoring import mean_log_likelihoods, side_by_side
 from rnade.training.sources import AbstractMinibatches, ShuffledRows
 

@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from rnade.checks import number_between, positive_int
-from rnade.training.member import Outcome
-from rnade.training.run import HistoryRow
+from rnade.training.member import HistoryRow, Outcome
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from rnade.training.em.matrices import symmetric, upper_pairs
 from rnade.training.em.progress import EMSettings, Progress
 from rnade.training.em.starts import N_CLUSTERED, clusters, some_rows
 from rnade.training.em.steps import DEAD_ROWS, FactorComponents, regressed, row_counts, where
-from rnade.training.member import Outcome
-from rnade.training.run import HistoryRow
+from rnade.training.member import HistoryRow, Outcome
 from rnade.training.scoring import side_by_side
 
 # Numbers in the largest array that a step makes, by device.
