@@ -138,7 +138,8 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
 
     def _standardised(self, module: AbstractDensity, X: Array) -> Tensor:
         """Rows as the module takes them; on its device, which is faster than NumPy."""
-        rows = torch.as_tensor(X).to(module.device)
+        # Torch warns of memory that it may not write to, as of memory-mapped files.
+        rows = torch.as_tensor(X if X.flags.writeable else X.copy()).to(module.device)
         mean, scale = self.standardiser_.mean, self.standardiser_.scale
         standard = (rows - torch.as_tensor(mean).to(rows)) / torch.as_tensor(scale).to(rows)
         return standard.to(module.dtype)
