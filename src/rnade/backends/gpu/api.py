@@ -187,17 +187,18 @@ class _Differentiable(torch.autograd.Function):
         if weights is not None:
             scale = upstream.contiguous()
             upstream = weights[:, :, None].expand(x.shape)
-        collected = stored.Gradients.empty(
-            parameters, x, inputs=needs_x or needs.W or needs.c, x_too=needs_x
+        inputs = needs_x or needs.W or needs.c
+        collected = stored.Gradients(
+            batch, parameters, spec, upstream, scale, inputs=inputs, of_x=needs_x
         )
         if ctx.kept is not None:
-            collected.add(batch, parameters, spec, upstream, scale, ctx.kept)
+            collected.add(ctx.kept)
         else:
             for rows in _row_chunks(batch, parameters):
                 _, kept = stored.evaluate(
                     batch.rows(rows), parameters, spec, gradient=True, gradient_x=needs_x
                 )
-                collected.add(batch, parameters, spec, upstream, scale, kept, rows)
+                collected.add(kept, rows)
         return None, None, None, *collected.finished()
 
 

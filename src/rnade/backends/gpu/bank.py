@@ -35,7 +35,7 @@ squared), and sizes whose tiles leave the registers; see `fits` in `bank_launch`
 import triton
 import triton.language as tl
 
-from rnade.backends.gpu.density import activate, product
+from rnade.backends.gpu.density import activate, activate_back, dimension_at, product
 from rnade.backends.gpu.families import INFINITY, bernoulli, mixture
 
 # Sizes that kernels are not compiled anew for.
@@ -47,44 +47,98 @@ SIZES = (
 
 
 @triton.jit
-def _load_outputs(V_ptr, b_ptr, h, k, h_ok, k_ok, V_stride_h, V_stride_p):
-    """Tiles of V_d (HP, KP) and b_d (KP,)."""
-    v = tl.load(
-        V_ptr + h[:, None] * V_stride_h + k[None, :] * V_stride_p,
-        mask=h_ok[:, None] & k_ok[None, :],
-        other=0.0,
-    )
-    return v, tl.load(b_ptr + k, mask=k_ok, other=0.0)
+def zeros(ROWS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr):
+    """A tile of zeros for each part of the outputs: fractions, means, scales."""
+    tiles = ()
+    for _ in tl.static_range(PARTS):
+        tiles = tiles + (tl.zeros((ROWS, COLUMNS), tl.float32),)  # noqa: RUF005 (Triton has no *)
+    return tiles
 
 
 @triton.jit
-def _outputs(hidden, v, b, PRECISION: tl.constexpr):
+def load_outputs(V_ptr, b_ptr, h, k, h_ok, k_ok, K, stride_h, stride_p, PARTS: tl.constexpr):
+    """Tiles (HP, KP) of V and (KP,) of b for each part of the outputs."""
+    v, b = (), ()
+    for part in tl.static_range(PARTS):
+        at = V_ptr + part * K * stride_p + h[:, None] * stride_h + k[None, :] * stride_p
+        v_part = tl.load(at, mask=h_ok[:, None] & k_ok[None, :], other=0.0)
+        v = v + (v_part,)  # noqa: RUF005
+        b = b + (tl.load(b_ptr + part * K + k, mask=k_ok, other=0.0),)  # noqa: RUF005
+    return v, b
+
+
+@triton.jit
+def conditional(
+    x,
+    hidden,
+    v,
+    b,
+    k_ok,
+    log_floor,
+    FAMILY: tl.constexpr,
+    PRECISION: tl.constexpr,
+    GRADIENT: tl.constexpr,
+    SCALE_MEAN: tl.constexpr,
+):
+    """Give log p of x (BB,) and, for each part of the outputs, a tile (BB, KP) of its gradient."""
+    z_alpha = _output(hidden, v[0], b[0], PRECISION)
+    if FAMILY == "bernoulli":
+        log_p, d_alpha = bernoulli(x, tl.sum(tl.where(k_ok[None, :], z_alpha, 0.0), 1))
+        dz = (tl.where(k_ok[None, :], d_alpha[:, None], 0.0),)
+    else:
+        mu = _output(hidden, v[1], b[1], PRECISION)
+        z_sigma = _output(hidden, v[2], b[2], PRECISION)
+        z_alpha = tl.where(k_ok[None, :], z_alpha, -INFINITY)
+        log_p, _, d_alpha, d_mu, d_sigma = mixture(
+            x, z_alpha, mu, z_sigma, log_floor, FAMILY, GRADIENT, SCALE_MEAN
+        )
+        dz = (d_alpha, d_mu, d_sigma)
+    return log_p, dz
+
+
+@triton.jit
+def _output(hidden, v, b, PRECISION: tl.constexpr):
     z = tl.zeros((hidden.shape[0], v.shape[1]), tl.float32)
     return product(hidden, v, z, PRECISION) + b[None, :]
 
 
 @triton.jit
-def _store_outputs(dV_ptr, db_ptr, dV, db, h, k, h_ok, k_ok, P):
-    """Store dV_d (HP, KP) and, from (BB, KP), db_d."""
-    at = h[:, None] * P + k[None, :]
-    tl.store(dV_ptr + at, dV, mask=h_ok[:, None] & k_ok[None, :])
-    tl.store(db_ptr + k, tl.sum(db, 0), mask=k_ok)
+def outputs_back(hidden, dz, weight, v, dV, db, PARTS: tl.constexpr, PRECISION: tl.constexpr):
+    """Add weight times dz to db and its products with the hidden units to dV; give dh as well."""
+    hidden_t = tl.trans(hidden)
+    dh = tl.zeros(hidden.shape, tl.float32)
+    dV_sums, db_sums = (), ()
+    for part in tl.static_range(PARTS):
+        d = dz[part] * weight[:, None]
+        db_sums = db_sums + (db[part] + d,)  # noqa: RUF005
+        dV_sums = dV_sums + (product(hidden_t, d, dV[part], PRECISION),)  # noqa: RUF005
+        dh = product(d, tl.trans(v[part]), dh, PRECISION)
+    return dV_sums, db_sums, dh
+
+
+@triton.jit
+def store_outputs(dV_ptr, db_ptr, dV, db, h, k, h_ok, k_ok, K, PARTS: tl.constexpr):
+    """Store dV (HP, KP) and, from (BB, KP), db of each part of the outputs."""
+    at = h[:, None] * (PARTS * K) + k[None, :]
+    for part in tl.static_range(PARTS):
+        tl.store(dV_ptr + part * K + at, dV[part], mask=h_ok[:, None] & k_ok[None, :])
+        tl.store(db_ptr + part * K + k, tl.sum(db[part], 0), mask=k_ok)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def bank_kernel(
     x_ptr,  # (M, B, D) with the strides below
-    weight_ptr,  # (M, B) with the strides below, read if GRADIENT
+    weight_ptr,  # (M, B) with the strides below, or None for no gradient
     W_ptr,  # (M, D, H)
     c_ptr,  # (M, H)
     rho_ptr,  # (M, D)
     V_ptr,  # (M, D, H, P) with the strides below
     b_ptr,  # (M, D, P)
-    floor_ptr,  # (M, D), logarithms, read if FLOORED
-    order_ptr,  # (M, D), read if ORDERED
-    out_ptr,  # (M, B, D) terms; if GRADIENT (M, D), weighted sums over the rows
-    own_ptr,  # (M, D + D H P + D P): drho, dV, db, written if GRADIENT
-    early_ptr,  # (M, D, D + 1, H): by position, what it gives to W and c, written if GRADIENT
+    floor_ptr,  # (M, D), logarithms, or None
+    order_ptr,  # (M, D) or None
+    out_ptr,  # (M, B, D) terms; with a gradient (M, D), weighted sums over the rows
+    own_ptr,  # (M, D + D H P + D P): drho, dV, db, written with a gradient
+    early_ptr,  # (M, D, D + 1, H): by position, what it gives to W and c, likewise
     B,
     D,
     H,
@@ -105,24 +159,21 @@ def bank_kernel(
     FAMILY: tl.constexpr,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
-    FLOORED: tl.constexpr,
-    ORDERED: tl.constexpr,
-    GRADIENT: tl.constexpr,
     SCALE_MEAN: tl.constexpr,
     REREAD: tl.constexpr,  # whether V is read again for the way back, to keep less on chip
 ):
     """One program: all rows of the dimension that comes i-th in one model."""
+    gradient: tl.constexpr = weight_ptr is not None
+    parts: tl.constexpr = 1 if FAMILY == "bernoulli" else 3
     m, i = (tl.program_id(0) // D).to(tl.int64), tl.program_id(0) % D
     h, k, j = tl.arange(0, HP), tl.arange(0, KP), tl.arange(0, DP)
     h_ok, k_ok = h < H, k < K
-    mixed: tl.constexpr = FAMILY != "bernoulli"
-    P = 3 * K if mixed else K
+    P = parts * K
     # Columns that come earlier, and for c one of ones at place D.
-    d, column = i, j
-    if ORDERED:
-        d = tl.load(order_ptr + m * D + i)
-        column = tl.load(order_ptr + m * D + j, mask=j < i, other=0)
+    d, column = dimension_at(order_ptr, m, D, i), j
     early, one = j < i, j == D
+    if order_ptr is not None:
+        column = tl.load(order_ptr + m * D + j, mask=early, other=0)
     md = m * D + d
     W = tl.load(
         W_ptr + (m * D + column)[:, None] * H + h[None, :],
@@ -132,26 +183,16 @@ def bank_kernel(
     c = tl.load(c_ptr + m * H + h, mask=h_ok, other=0.0)
     W = tl.where(one[:, None], c[None, :], W)
     rho = tl.load(rho_ptr + md)
-    log_floor = 0.0
-    if FLOORED:
+    log_floor = floor_ptr
+    if floor_ptr is not None:
         log_floor = tl.load(floor_ptr + md)
     V_here, b_here = V_ptr + m * V_stride_m + d * V_stride_d, b_ptr + md * P
-    v_alpha, b_alpha = _load_outputs(V_here, b_here, h, k, h_ok, k_ok, V_stride_h, V_stride_p)
-    if mixed:
-        v_mu, b_mu = _load_outputs(
-            V_here + K * V_stride_p, b_here + K, h, k, h_ok, k_ok, V_stride_h, V_stride_p
-        )
-        v_sigma, b_sigma = _load_outputs(
-            V_here + 2 * K * V_stride_p, b_here + 2 * K, h, k, h_ok, k_ok, V_stride_h, V_stride_p
-        )
-    if GRADIENT:
+    v, b = load_outputs(V_here, b_here, h, k, h_ok, k_ok, K, V_stride_h, V_stride_p, parts)
+    if gradient:
         total = tl.zeros((BB,), tl.float32)
         drho = tl.zeros((BB, HP), tl.float32)
         dW = tl.zeros((HP, DP), tl.float32)
-        dV_alpha, db_alpha = tl.zeros((HP, KP), tl.float32), tl.zeros((BB, KP), tl.float32)
-        if mixed:
-            dV_mu, db_mu = tl.zeros((HP, KP), tl.float32), tl.zeros((BB, KP), tl.float32)
-            dV_sigma, db_sigma = tl.zeros((HP, KP), tl.float32), tl.zeros((BB, KP), tl.float32)
+        dV, db = zeros(HP, KP, parts), zeros(BB, KP, parts)
     for start in tl.range(0, B, BB):
         rows = start + tl.arange(0, BB)
         row_ok = rows < B
@@ -166,72 +207,33 @@ def bank_kernel(
         a = product(columns, W, tl.zeros((BB, HP), tl.float32), "exact")
         psi = rho * a
         hidden = activate(psi, ACTIVATION)
-        z_alpha = _outputs(hidden, v_alpha, b_alpha, PRECISION)
-        if mixed:
-            mu = _outputs(hidden, v_mu, b_mu, PRECISION)
-            z_sigma = _outputs(hidden, v_sigma, b_sigma, PRECISION)
-            z_alpha = tl.where(k_ok[None, :], z_alpha, -INFINITY)
-            term, _, d_alpha, d_mu, d_sigma = mixture(
-                x, z_alpha, mu, z_sigma, log_floor, FAMILY, FLOORED, GRADIENT, SCALE_MEAN
-            )
-        else:
-            term, d_alpha = bernoulli(x, tl.sum(tl.where(k_ok[None, :], z_alpha, 0.0), 1))
-            d_alpha = tl.where(k_ok[None, :], d_alpha[:, None], 0.0)
-        if GRADIENT:
+        term, dz = conditional(
+            x, hidden, v, b, k_ok, log_floor, FAMILY, PRECISION, gradient, SCALE_MEAN
+        )
+        if gradient:
             weight_rows = weight_ptr + m * weight_stride_m + rows * weight_stride_b
             weight = tl.load(weight_rows, mask=row_ok, other=0.0)
             total += tl.where(row_ok, weight * term, 0.0)
-            back_alpha = v_alpha
-            if mixed:
-                back_mu, back_sigma = v_mu, v_sigma
+            v_back = v
             if REREAD:
                 # An offset of 0 that the compiler does not know to be the same each time.
-                V_again = V_here + start // B
-                back_alpha, _ = _load_outputs(
-                    V_again, b_here, h, k, h_ok, k_ok, V_stride_h, V_stride_p
+                again = V_here + start // B
+                v_back, _ = load_outputs(
+                    again, b_here, h, k, h_ok, k_ok, K, V_stride_h, V_stride_p, parts
                 )
-                if mixed:
-                    V_again += K * V_stride_p
-                    back_mu, _ = _load_outputs(
-                        V_again, b_here, h, k, h_ok, k_ok, V_stride_h, V_stride_p
-                    )
-                    V_again += K * V_stride_p
-                    back_sigma, _ = _load_outputs(
-                        V_again, b_here, h, k, h_ok, k_ok, V_stride_h, V_stride_p
-                    )
-            hidden_t = tl.trans(hidden)
-            d_alpha *= weight[:, None]
-            db_alpha += d_alpha
-            dV_alpha = product(hidden_t, d_alpha, dV_alpha, PRECISION)
-            dpsi = tl.zeros((BB, HP), tl.float32)
-            dpsi = product(d_alpha, tl.trans(back_alpha), dpsi, PRECISION)
-            if mixed:
-                d_mu *= weight[:, None]
-                db_mu += d_mu
-                dV_mu = product(hidden_t, d_mu, dV_mu, PRECISION)
-                dpsi = product(d_mu, tl.trans(back_mu), dpsi, PRECISION)
-                d_sigma *= weight[:, None]
-                db_sigma += d_sigma
-                dV_sigma = product(hidden_t, d_sigma, dV_sigma, PRECISION)
-                dpsi = product(d_sigma, tl.trans(back_sigma), dpsi, PRECISION)
-            if ACTIVATION == "relu":
-                dpsi = tl.where(psi > 0, dpsi, 0.0)
-            elif ACTIVATION == "sigmoid":
-                dpsi = dpsi * hidden * (1 - hidden)
+            dV, db, dh = outputs_back(hidden, dz, weight, v_back, dV, db, parts, PRECISION)
+            dpsi = activate_back(dh, psi, hidden, ACTIVATION)
             drho += dpsi * a
             dW = product(tl.trans(dpsi * rho), columns, dW, "exact")
         else:
             tl.store(out_ptr + (m * B + rows) * D + d, term, mask=row_ok)
-    if GRADIENT:
+    if gradient:
         tl.store(out_ptr + md, tl.sum(total))
         drho_ptr = own_ptr + m * D * (1 + (H + 1) * P)
         tl.store(drho_ptr + d, tl.sum(drho))
         dV_ptr = drho_ptr + D + d * H * P
         db_ptr = drho_ptr + D + D * H * P + d * P
-        _store_outputs(dV_ptr, db_ptr, dV_alpha, db_alpha, h, k, h_ok, k_ok, P)
-        if mixed:
-            _store_outputs(dV_ptr + K, db_ptr + K, dV_mu, db_mu, h, k, h_ok, k_ok, P)
-            _store_outputs(dV_ptr + 2 * K, db_ptr + 2 * K, dV_sigma, db_sigma, h, k, h_ok, k_ok, P)
+        store_outputs(dV_ptr, db_ptr, dV, db, h, k, h_ok, k_ok, K, parts)
         at = ((m * D + i) * (D + 1) + j)[None, :] * H + h[:, None]
         tl.store(early_ptr + at, dW, mask=h_ok[:, None] & (early | one)[None, :])
 
@@ -240,13 +242,12 @@ def bank_kernel(
 def total_kernel(
     own_ptr,  # (M, n_own)
     early_ptr,  # (M, D, D + 1, H)
-    order_ptr,  # (M, D), read if ORDERED
+    order_ptr,  # (M, D) or None
     scale_ptr,  # (M,), what the gradient is multiplied by
     out_ptr,  # (M, (D + 1) H + n_own), written: dW, dc, drho, dV, db
     D,
     H,
     n_own,
-    ORDERED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """One program: BLOCK elements of the gradient of one model."""
@@ -262,7 +263,7 @@ def total_kernel(
         for i in tl.range(0, D):
             here = early_ptr + (m * D + i) * n_early + at
             total += tl.load(here, mask=ok & ((j < i) | (j == D)), other=0.0)
-        if ORDERED:
+        if order_ptr is not None:
             d = tl.load(order_ptr + m * D + j, mask=ok & (j < D), other=D).to(tl.int32)
         tl.store(out + d * H + at % H, scale * total, mask=ok)
     ok = (at >= n_early) & (at < n_early + n_own)

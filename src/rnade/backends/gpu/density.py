@@ -51,6 +51,16 @@ def activate(psi, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
+def activate_back(dh, psi, h, ACTIVATION: tl.constexpr):
+    """The gradient of psi from that of h = g(psi)."""
+    if ACTIVATION == "relu":
+        dh = tl.where(psi > 0, dh, 0.0)
+    elif ACTIVATION == "sigmoid":
+        dh = dh * h * (1 - h)
+    return dh
+
+
+@triton.jit
 def product(left, right, total, PRECISION: tl.constexpr):
     """Give left @ right + total in the precision asked for."""
     if PRECISION == "bf16":
@@ -63,6 +73,15 @@ def product(left, right, total, PRECISION: tl.constexpr):
     else:
         total = tl.dot(left, right, total, input_precision="tf32x3")
     return total
+
+
+@triton.jit
+def dimension_at(order_ptr, m, D, i):
+    """The dimension that comes i-th for model m; i itself where there is no order."""
+    d = i
+    if order_ptr is not None:
+        d = tl.load(order_ptr + m * D + i)
+    return d
 
 
 @triton.jit
@@ -98,45 +117,18 @@ def next_state(a, x, W_ptr, H, HT: tl.constexpr, S: tl.constexpr, WHOLE: tl.cons
 
 
 @triton.jit
-def outputs(
-    a,
-    rho,
-    b_ptr,
-    V_ptr,
-    P: tl.constexpr,
-    NP: tl.constexpr,
-    BB: tl.constexpr,
-    HT: tl.constexpr,
-    S: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """Give z = V_d' g(rho a) + b_d, of shape (BB, NP).
-
-    V_ptr: this dimension's packed weights (S HT, NP), zero beyond H and P. b_ptr: its P biases.
-    """
-    h = tl.arange(0, HT)
-    n = tl.arange(0, NP)
-    z = tl.zeros((BB, NP), tl.float32)
-    z += tl.load(b_ptr + n, mask=n < P, other=0.0)[None, :]
-    for t in tl.static_range(S):
-        hidden = activate(rho * a[t], ACTIVATION)
-        v = tl.load(V_ptr + (t * HT + h)[:, None] * NP + n[None, :])
-        z = product(hidden, v, z, PRECISION)
-    return z
-
-
-@triton.jit
-def density_kernel(
-    x_ptr,  # (M, B, D) with the strides below
+def walk_kernel(
+    x_ptr,  # (M, B, D) with the strides below; written where rows are drawn
+    uniform_ptr,  # (M, D, B), what chooses the component of a draw; None for densities of rows
+    noise_ptr,  # (M, D, B), draws of the standard component; not read for a Bernoulli
     W_ptr,  # (M, D, H)
     c_ptr,  # (M, H)
     rho_ptr,  # (M, D)
-    V_ptr,  # (M, D, S HT, NP), packed
+    V_ptr,  # (M, D, S HT, NP), packed: zero beyond H and P
     b_ptr,  # (M, D, P)
-    floor_ptr,  # (M, D), logarithms, read if FLOORED
-    order_ptr,  # (M, D), read if ORDERED
-    out_ptr,  # (M, B) if SUMMED, else (M, B, D)
+    floor_ptr,  # (M, D), logarithms, or None
+    order_ptr,  # (M, D) or None
+    out_ptr,  # (M, B) if SUMMED, else (M, B, D), densities; not written where rows are drawn
     B,
     D,
     H,
@@ -154,111 +146,47 @@ def density_kernel(
     FAMILY: tl.constexpr,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
-    FLOORED: tl.constexpr,
-    ORDERED: tl.constexpr,
     SUMMED: tl.constexpr,
 ):
-    """One program: BB rows of one model, all dimensions."""
+    """One program: BB rows of one model, scored or drawn one dimension after the other."""
+    drawn: tl.constexpr = uniform_ptr is not None
     m = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
     ok = rows < B
     x_rows = x_ptr + m * x_stride_m + rows * x_stride_b
+    h, n = tl.arange(0, HT), tl.arange(0, NP)
     a = first_state(c_ptr + m * H, H, BB, HT, S, WHOLE)
     total = tl.zeros((BB,), tl.float32)
     for i in tl.range(0, D):
-        d = i
-        if ORDERED:
-            d = tl.load(order_ptr + m * D + i)
+        d = dimension_at(order_ptr, m, D, i)
         md = m * D + d
-        x = tl.load(x_rows + d * x_stride_d, mask=ok, other=0.0)
-        rho = tl.load(rho_ptr + md)
-        log_floor = 0.0
-        if FLOORED:
-            log_floor = tl.load(floor_ptr + md)
-        z = outputs(
-            a,
-            rho,
-            b_ptr + md * P,
-            V_ptr + md * (S * HT * NP),
-            P,
-            NP,
-            BB,
-            HT,
-            S,
-            ACTIVATION,
-            PRECISION,
-        )
-        a = next_state(a, x, W_ptr + md * H, H, HT, S, WHOLE)
-        term, _ = epilogue(x, z, log_floor, x_rows, ok, FAMILY, K, KP, BB, FLOORED, False, False)
-        if SUMMED:
-            total += term
+        if drawn:
+            uniform = tl.load(uniform_ptr + md * B + rows, mask=ok, other=0.5)
+            noise = uniform
+            if FAMILY != "bernoulli":
+                noise = tl.load(noise_ptr + md * B + rows, mask=ok, other=0.0)
         else:
-            tl.store(out_ptr + (m * B + rows) * D + d, term, mask=ok)
+            x = tl.load(x_rows + d * x_stride_d, mask=ok, other=0.0)
+        rho = tl.load(rho_ptr + md)
+        log_floor = floor_ptr
+        if floor_ptr is not None:
+            log_floor = tl.load(floor_ptr + md)
+        z = tl.zeros((BB, NP), tl.float32)
+        z += tl.load(b_ptr + md * P + n, mask=n < P, other=0.0)[None, :]
+        V_here = V_ptr + md * (S * HT * NP)
+        for t in tl.static_range(S):
+            hidden = activate(rho * a[t], ACTIVATION)
+            v = tl.load(V_here + (t * HT + h)[:, None] * NP + n[None, :])
+            z = product(hidden, v, z, PRECISION)
+        if drawn:
+            x = draw(z, log_floor, uniform, noise, FAMILY, K, KP, BB)
+            tl.store(x_rows + d * x_stride_d, x, mask=ok)
+        a = next_state(a, x, W_ptr + md * H, H, HT, S, WHOLE)
+        if not drawn:
+            term, _ = epilogue(x, z, log_floor, None, ok, FAMILY, K, KP, BB, False)
+            if SUMMED:
+                total += term
+            else:
+                tl.store(out_ptr + (m * B + rows) * D + d, term, mask=ok)
     if SUMMED:
         tl.store(out_ptr + m * B + rows, total, mask=ok)
-
-
-@triton.jit
-def sampling_kernel(
-    uniform_ptr,  # (M, D, R), what chooses the component
-    noise_ptr,  # (M, D, R), draws of the standard component; not read for a Bernoulli
-    W_ptr,  # (M, D, H)
-    c_ptr,  # (M, H)
-    rho_ptr,  # (M, D)
-    V_ptr,  # (M, D, S HT, NP), packed
-    b_ptr,  # (M, D, P)
-    floor_ptr,  # (M, D), logarithms, read if FLOORED
-    order_ptr,  # (M, D), read if ORDERED
-    out_ptr,  # (M, N, D) from the first of these R rows on
-    R,
-    D,
-    H,
-    out_stride_m,
-    P: tl.constexpr,
-    NP: tl.constexpr,
-    K: tl.constexpr,
-    KP: tl.constexpr,
-    BB: tl.constexpr,
-    HT: tl.constexpr,
-    S: tl.constexpr,
-    WHOLE: tl.constexpr,
-    FAMILY: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    PRECISION: tl.constexpr,
-    FLOORED: tl.constexpr,
-    ORDERED: tl.constexpr,
-):
-    """One program: BB rows of one model, drawn one dimension after the other."""
-    m = tl.program_id(1).to(tl.int64)
-    rows = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
-    ok = rows < R
-    a = first_state(c_ptr + m * H, H, BB, HT, S, WHOLE)
-    for i in tl.range(0, D):
-        d = i
-        if ORDERED:
-            d = tl.load(order_ptr + m * D + i)
-        md = m * D + d
-        uniform = tl.load(uniform_ptr + md * R + rows, mask=ok, other=0.5)
-        noise = uniform
-        if FAMILY != "bernoulli":
-            noise = tl.load(noise_ptr + md * R + rows, mask=ok, other=0.0)
-        rho = tl.load(rho_ptr + md)
-        log_floor = 0.0
-        if FLOORED:
-            log_floor = tl.load(floor_ptr + md)
-        z = outputs(
-            a,
-            rho,
-            b_ptr + md * P,
-            V_ptr + md * (S * HT * NP),
-            P,
-            NP,
-            BB,
-            HT,
-            S,
-            ACTIVATION,
-            PRECISION,
-        )
-        x = draw(z, log_floor, uniform, noise, FAMILY, K, KP, BB, FLOORED)
-        tl.store(out_ptr + m * out_stride_m + rows * D + d, x, mask=ok)
-        a = next_state(a, x, W_ptr + md * H, H, HT, S, WHOLE)

@@ -40,23 +40,26 @@ def epilogue(
     K: tl.constexpr,
     KP: tl.constexpr,
     BB: tl.constexpr,
-    FLOORED: tl.constexpr,
-    GRADIENT: tl.constexpr,
     SCALE_MEAN: tl.constexpr,
 ):
-    """Give log p and, with GRADIENT, store d log p / dz and give d log p / dx.
+    """Give log p and, with dz_ptr, store d log p / dz and give d log p / dx.
 
-    x: (BB,) values. z: (BB, NP) outputs of the network. log_floor: scalar, read if FLOORED.
-    dz_ptr: (BB,) pointers to where each row's P derivatives go. row_ok: (BB,) rows that exist.
+    x: (BB,) values. z: (BB, NP) outputs of the network. log_floor: scalar, or None for no floor.
+    dz_ptr: (BB,) pointers to where each row's P derivatives go, or None for no derivatives.
+    row_ok: (BB,) rows that exist.
     """
     if FAMILY == "bernoulli":
-        log_p, dx = _bernoulli(x, z, dz_ptr, row_ok, GRADIENT)
+        dx = _first_column(z)  # the outputs enter log p as x z
+        log_p, dz = bernoulli(x, dx)
+        if dz_ptr is not None:
+            tl.store(dz_ptr, dz, mask=row_ok)
     else:
+        gradient: tl.constexpr = dz_ptr is not None
         z_alpha, mu, z_sigma = _columns(z, K, KP, BB)
         log_p, dx, d_alpha, d_mu, d_sigma = mixture(
-            x, z_alpha, mu, z_sigma, log_floor, FAMILY, FLOORED, GRADIENT, SCALE_MEAN
+            x, z_alpha, mu, z_sigma, log_floor, FAMILY, gradient, SCALE_MEAN
         )
-        if GRADIENT:
+        if gradient:
             k = tl.arange(0, KP)
             at = dz_ptr[:, None] + k[None, :]
             ok = row_ok[:, None] & (k < K)[None, :]
@@ -76,7 +79,6 @@ def draw(
     K: tl.constexpr,
     KP: tl.constexpr,
     BB: tl.constexpr,
-    FLOORED: tl.constexpr,
 ):
     """Give one value for each row.
 
@@ -85,7 +87,7 @@ def draw(
     if FAMILY == "bernoulli":
         return (uniform < tl.sigmoid(_first_column(z))).to(tl.float32)
     z_alpha, mu, z_sigma = _columns(z, K, KP, BB)
-    log_sigma = _log_sigma(z_sigma, log_floor, FLOORED)
+    log_sigma = _log_sigma(z_sigma, log_floor)
     p = tl.exp(z_alpha - tl.max(z_alpha, 1)[:, None])
     cumulative = tl.cumsum(p, 1)
     target = uniform * tl.max(cumulative, 1)
@@ -105,7 +107,6 @@ def mixture(
     z_sigma,
     log_floor,
     FAMILY: tl.constexpr,
-    FLOORED: tl.constexpr,
     GRADIENT: tl.constexpr,
     SCALE_MEAN: tl.constexpr,
 ):
@@ -114,7 +115,7 @@ def mixture(
     x: (BB,) values. z_alpha, mu, z_sigma: (BB, KP); z_alpha is -inf where there is no component,
     and the derivatives there are 0.
     """
-    log_sigma = _log_sigma(z_sigma, log_floor, FLOORED)
+    log_sigma = _log_sigma(z_sigma, log_floor)
     inverse_sigma = tl.exp(-log_sigma)
     u_free = (x[:, None] - mu) * inverse_sigma
     u = tl.where(u_free > U_BOUND, U_BOUND, tl.where(u_free < -U_BOUND, -U_BOUND, u_free))
@@ -139,20 +140,11 @@ def mixture(
         if SCALE_MEAN:
             d_mu = d_location
         slope = tl.where(tl.abs(z_sigma) > LOG_SCALE_BOUND, 0.0, 1.0)
-        if FLOORED:
+        if log_floor is not None:
             slope = slope * tl.exp(2 * (_bounded(z_sigma) - log_sigma))
         d_sigma = -pi * (u * d_kernel + 1) * slope
         d_alpha = pi - tl.exp(z_alpha - log_total[:, None])
     return log_p, dx, d_alpha, d_mu, d_sigma
-
-
-@triton.jit
-def _bernoulli(x, z, dz_ptr, row_ok, GRADIENT: tl.constexpr):
-    z = _first_column(z)
-    log_p, dz = bernoulli(x, z)
-    if GRADIENT:
-        tl.store(dz_ptr, dz, mask=row_ok)
-    return log_p, z
 
 
 @triton.jit
@@ -186,10 +178,10 @@ def _bounded(z_sigma):
 
 
 @triton.jit
-def _log_sigma(z_sigma, log_floor, FLOORED: tl.constexpr):
+def _log_sigma(z_sigma, log_floor):
     """Log scale, bounded; with a floor the logarithm of sqrt(exp(2 z) + floor^2)."""
     log_sigma = _bounded(z_sigma)
-    if FLOORED:
+    if log_floor is not None:
         # log_floor is -inf where a dimension has none: then the difference is inf, its exp 0.
         apart = tl.abs(log_sigma - log_floor)
         higher = tl.where(log_sigma > log_floor, log_sigma, log_floor)

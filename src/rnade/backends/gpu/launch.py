@@ -66,7 +66,7 @@ class Packed(NamedTuple):
     elements, small beside the (B / BB) D H NP that the kernel then reads without masks.
     """
 
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[Any, ...]
     constants: dict[str, Any]
     tiles: Tiles
 
@@ -79,70 +79,64 @@ class Packed(NamedTuple):
         S = tiling.cdiv(H, tiles.hidden)
         shape = (M, D, S * tiles.hidden, sizes["NP"])
         packed = torch.zeros(shape, dtype=product_dtype(spec), device=V.device)
-        packed[:, :, :H, :P] = V.detach()
-        rho = rho.detach().contiguous()
-        tensors = (
-            W.detach().contiguous(),
-            c.detach().contiguous(),
-            rho,
-            packed,
-            b.detach().contiguous(),
-            rho if log_floor is None else log_floor.contiguous(),
-            rho if order is None else order,
-        )
-        constants = {
-            **sizes,
-            **flags_of(spec),
-            **tiles.options,
-            "S": S,
-            "WHOLE": H == S * tiles.hidden,
-            "FLOORED": log_floor is not None,
-            "ORDERED": order is not None,
-        }
-        return Packed(tensors, constants, tiles)
+        packed[:, :, :H, :P] = V
+        constants = {**sizes, **flags_of(spec), **tiles.options, "S": S}
+        constants["WHOLE"] = H == S * tiles.hidden
+        return Packed(contiguous(W, c, rho, packed, b, log_floor, order), constants, tiles)
+
+    def walk(self, x: Tensor, *drawn: Tensor | None, out: Tensor | None, **options: Any) -> None:
+        """Launch the kernel over blocks of rows; `drawn` are uniform numbers and noise."""
+        M, B, D = x.shape
+        sizes = B, D, self.tensors[0].shape[2], *x.stride()
+        grid = tiling.cdiv(B, self.tiles.rows), M
+        constants = {**self.constants, **options}
+        run("density.walk_kernel", grid, x, *drawn, *self.tensors, out, *sizes, **constants)
 
 
 def density(batch: Batch, parameters: Parameters, spec: Spec, *, summed: bool) -> Tensor:
     """Terms (M, B, D), or their sums (M, B), with the hidden state on chip."""
-    x, packed = batch.x, Packed.of(parameters, spec, batch.order)
-    M, B, D = x.shape
-    tiles = packed.tiles
-    out = x.new_empty((M, B) if summed else (M, B, D))
-    with current(x.device):
-        kernels_of("density").density_kernel[(tiling.cdiv(B, tiles.rows), M)](
-            x,
-            *packed.tensors,
-            out,
-            B,
-            D,
-            packed.tensors[0].shape[2],
-            *x.stride(),
-            **packed.constants,
-            SUMMED=summed,
-        )
+    x = batch.x
+    out = x.new_empty(x.shape[:2] if summed else x.shape)
+    Packed.of(parameters, spec, batch.order).walk(x, None, None, out=out, SUMMED=summed)
     return out
 
 
 def sampling(packed: Packed, uniform: Tensor, noise: Tensor, out: Tensor) -> None:
-    """Fill `out` (M, R, D), whose last two axes are contiguous, with draws.
+    """Fill `out` (M, R, D) with draws.
 
     `uniform` chooses the component, `noise` holds draws of the standard one; both (M, D, R).
     """
-    M, R, D = out.shape
-    tiles = packed.tiles
-    with current(out.device):
-        kernels_of("density").sampling_kernel[(tiling.cdiv(R, tiles.rows), M)](
-            uniform,
-            noise,
-            *packed.tensors,
-            out,
-            R,
-            D,
-            packed.tensors[0].shape[2],
-            out.stride(0),
-            **packed.constants,
-            maxnreg=tiling.drawing_registers(tiles, packed.constants["PRECISION"]),
-        )
+    registers = tiling.drawing_registers(packed.tiles, packed.constants["PRECISION"])
+    packed.walk(out, uniform, noise, out=None, SUMMED=False, maxnreg=registers)
+
+
+def contiguous(*tensors: Tensor | None) -> tuple[Any, ...]:
+    """The tensors as kernels take them that are given no strides; None for none."""
+    return tuple(None if t is None else t.contiguous() for t in tensors)
+
+
+def run(kernel: str, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
+    """Launch a kernel on the device of its first argument.
+
+    Parameters
+    ----------
+    kernel : str
+        Its file in this folder and its name, "density.walk_kernel".
+    grid : tuple of int
+        How many programs there are along each axis.
+    arguments : Tensor, int or None
+        A tensor that is not there is None, which kernels are compiled for.
+    constants
+        What else the kernel is compiled for.
+    """
+    with current(arguments[0].device):
+        _kernel(kernel)[grid](*arguments, **constants)
+
+
+@functools.cache
+def _kernel(name: str) -> Any:
+    file, kernel = name.split(".")
+    return getattr(importlib.import_module(f"rnade.backends.gpu.{file}"), kernel)
 
 
 def interpreting() -> bool:
@@ -154,12 +148,6 @@ def interpreting() -> bool:
 def has_triton() -> bool:
     """Whether Triton is installed; it is not imported."""
     return importlib.util.find_spec("triton") is not None
-
-
-@functools.cache
-def kernels_of(name: str) -> Any:
-    """A module of this folder that holds kernels, and imports Triton."""
-    return importlib.import_module(f"rnade.backends.gpu.{name}")
 
 
 def current(device: torch.device) -> AbstractContextManager[Any]:

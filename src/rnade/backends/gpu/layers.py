@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rnade.backends.gpu import tiling
-from rnade.backends.gpu.launch import current, kernels_of, product_dtype
+from rnade.backends.gpu.launch import product_dtype, run
 from rnade.backends.parameters import Parameters
 from rnade.backends.spec import Spec
 
@@ -80,7 +80,7 @@ def backward(ds: Tensor, tape: Tape, parameters: Parameters, spec: Spec) -> Laye
 def _layers(parameters: Parameters) -> tuple[Tensor, Tensor]:
     assert parameters.U is not None
     assert parameters.u is not None
-    return parameters.U.detach().contiguous(), parameters.u.detach().contiguous()
+    return parameters.U.contiguous(), parameters.u.contiguous()
 
 
 def _stream(
@@ -91,7 +91,7 @@ def _stream(
     product: Tensor | None = None,
     u: Tensor | None = None,
     activated: bool,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Any]:
     """The stream after a layer, and g of it where wanted.
 
     With `rho`, `before` is a. Without a product there is no layer yet, and it is left as it is.
@@ -99,28 +99,17 @@ def _stream(
     M, D, B, H = before.shape
     tiles = tiling.unit(H)
     # Never in place: the compiler may load a tile twice, in the layouts of both stores.
-    s = before if product is None else torch.empty_like(before)
-    r = torch.empty_like(before, dtype=product_dtype(spec)) if activated else before
-    cut = tiling.cdiv(B, tiles.rows), tiling.cdiv(H, tiles.hidden)
-    with current(before.device):
-        kernels_of("residual").stream_kernel[(M * D, *cut)](
-            before,
-            before if rho is None else rho,
-            before if product is None else product,
-            before if u is None else u,
-            s,
-            r,
-            B,
-            D,
-            H,
-            0 if u is None else u.stride(0),
-            **tiles.options,
-            ACTIVATION=spec.activation,
-            SCALED=rho is not None,
-            ADDED=product is not None,
-            ACTIVATED=activated,
-        )
-    return s, r
+    s = None if product is None else torch.empty_like(before)
+    r = torch.empty_like(before, dtype=product_dtype(spec)) if activated else None
+    run(
+        "residual.stream_kernel",
+        (M * D, tiling.cdiv(B, tiles.rows), tiling.cdiv(H, tiles.hidden)),
+        *(before, rho, product, u, s, r),
+        *(B, D, H, 0 if u is None else u.stride(0)),
+        **tiles.options,
+        ACTIVATION=spec.activation,
+    )
+    return before if s is None else s, r
 
 
 def _stream_gradient(
@@ -138,30 +127,19 @@ def _stream_gradient(
     M, D, B, H = ds.shape
     tiles = tiling.unit(H)
     n_tiles = tiling.cdiv(H, tiles.hidden)
-    run, parts = tiling.row_runs(B, tiles.rows, M * D * n_tiles)
+    rows, parts = tiling.row_runs(B, tiles.rows, M * D * n_tiles)
     dtype = product_dtype(spec) if first is None else torch.float32
     out = torch.empty_like(ds, dtype=dtype)  # never in place, see `_stream`
     sums = ds.new_empty(M, D, parts, H if first is None else n_tiles, dtype=torch.float32)
-    dr, r = (ds, ds) if through is None else through
-    a, rho = (ds, ds) if first is None else first
-    with current(ds.device):
-        kernels_of("residual").stream_gradient_kernel[(M * D, n_tiles, parts)](
-            ds,
-            dr,
-            r,
-            a,
-            rho,
-            out,
-            sums,
-            B,
-            D,
-            H,
-            run,
-            **tiles.options,
-            ACTIVATION=spec.activation,
-            THROUGH=through is not None,
-            FIRST=first is not None,
-        )
+    dr_and_r, a_and_rho = through or (None, None), first or (None, None)
+    run(
+        "residual.stream_gradient_kernel",
+        (M * D, n_tiles, parts),
+        *(ds, *dr_and_r, *a_and_rho, out, sums),
+        *(B, D, H, rows),
+        **tiles.options,
+        ACTIVATION=spec.activation,
+    )
     return out, sums
 
 

@@ -26,9 +26,8 @@ Where it stops being the right choice: sizes whose tiles leave the registers; se
 import triton
 import triton.language as tl
 
-from rnade.backends.gpu.bank import _load_outputs, _outputs, _store_outputs
-from rnade.backends.gpu.density import activate, product
-from rnade.backends.gpu.families import INFINITY, mixture
+from rnade.backends.gpu.bank import conditional, load_outputs, outputs_back, store_outputs, zeros
+from rnade.backends.gpu.density import activate, activate_back, product
 
 # Sizes that kernels are not compiled anew for.
 SIZES = (
@@ -40,16 +39,16 @@ SIZES = (
 @triton.jit(do_not_specialize=SIZES)
 def network_kernel(
     x_ptr,  # (M, B, D) with the strides below
-    weight_ptr,  # (M, B) with the strides below, read if GRADIENT
+    weight_ptr,  # (M, B) with the strides below, or None for no gradient
     W_ptr,  # (M, D, H)
     c_ptr,  # (M, H)
     V_ptr,  # (M, H, P)
     b_ptr,  # (M, P)
-    floor_ptr,  # (M,), logarithms, read if FLOORED
+    floor_ptr,  # (M,), logarithms, or None
     own_ptr,  # (M,) int64: the column whose density it gives
     seen_ptr,  # (M, D), 0 or 1: the columns that it sees
-    out_ptr,  # (M, B) log densities; if GRADIENT (M,), their weighted sums
-    dW_ptr,  # as W, c, V and b, written if GRADIENT
+    out_ptr,  # (M, B) log densities; with a gradient (M,), their weighted sums
+    dW_ptr,  # as W, c, V and b, written with a gradient
     dc_ptr,
     dV_ptr,
     db_ptr,
@@ -57,7 +56,7 @@ def network_kernel(
     D,
     H,
     K,
-    chunk,  # rows of a program: all of them if GRADIENT
+    chunk,  # rows of a program: all of them with a gradient
     x_stride_m,
     x_stride_b,
     x_stride_d,
@@ -69,12 +68,11 @@ def network_kernel(
     DP: tl.constexpr,
     FAMILY: tl.constexpr,
     ACTIVATION: tl.constexpr,
-    FLOORED: tl.constexpr,
-    GRADIENT: tl.constexpr,
     SCALE_MEAN: tl.constexpr,
     REREAD: tl.constexpr,  # whether V is read again for the way back, to keep less on chip
 ):
     """One program: `chunk` rows of one network."""
+    gradient: tl.constexpr = weight_ptr is not None
     m = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * chunk
     h, k, j = tl.arange(0, HP), tl.arange(0, KP), tl.arange(0, DP)
@@ -85,20 +83,16 @@ def network_kernel(
     at_W = (m * D + j)[:, None] * H + h[None, :]
     W = tl.load(W_ptr + at_W, mask=seen[:, None] & h_ok[None, :], other=0.0)
     c = tl.load(c_ptr + m * H + h, mask=h_ok, other=0.0)
-    log_floor = 0.0
-    if FLOORED:
+    log_floor = floor_ptr
+    if floor_ptr is not None:
         log_floor = tl.load(floor_ptr + m)
     V_here, b_here = V_ptr + m * H * P, b_ptr + m * P
-    v_alpha, b_alpha = _load_outputs(V_here, b_here, h, k, h_ok, k_ok, P, 1)
-    v_mu, b_mu = _load_outputs(V_here + K, b_here + K, h, k, h_ok, k_ok, P, 1)
-    v_sigma, b_sigma = _load_outputs(V_here + 2 * K, b_here + 2 * K, h, k, h_ok, k_ok, P, 1)
-    if GRADIENT:
+    v, b = load_outputs(V_here, b_here, h, k, h_ok, k_ok, K, P, 1, 3)
+    if gradient:
         total = tl.zeros((BB,), tl.float32)
         dc = tl.zeros((BB, HP), tl.float32)
         dW = tl.zeros((DP, HP), tl.float32)
-        dV_alpha, db_alpha = tl.zeros((HP, KP), tl.float32), tl.zeros((BB, KP), tl.float32)
-        dV_mu, db_mu = tl.zeros((HP, KP), tl.float32), tl.zeros((BB, KP), tl.float32)
-        dV_sigma, db_sigma = tl.zeros((HP, KP), tl.float32), tl.zeros((BB, KP), tl.float32)
+        dV, db = zeros(HP, KP, 3), zeros(BB, KP, 3)
     for start in tl.range(first, tl.minimum(first + chunk, B), BB):
         rows = start + tl.arange(0, BB)
         row_ok = rows < B
@@ -111,52 +105,27 @@ def network_kernel(
         )
         a = product(inputs, W, tl.zeros((BB, HP), tl.float32), "exact") + c[None, :]
         hidden = activate(a, ACTIVATION)
-        z_alpha = _outputs(hidden, v_alpha, b_alpha, "exact")
-        mu = _outputs(hidden, v_mu, b_mu, "exact")
-        z_sigma = _outputs(hidden, v_sigma, b_sigma, "exact")
-        z_alpha = tl.where(k_ok[None, :], z_alpha, -INFINITY)
-        term, _, d_alpha, d_mu, d_sigma = mixture(
-            x, z_alpha, mu, z_sigma, log_floor, FAMILY, FLOORED, GRADIENT, SCALE_MEAN
+        term, dz = conditional(
+            x, hidden, v, b, k_ok, log_floor, FAMILY, "exact", gradient, SCALE_MEAN
         )
-        if GRADIENT:
+        if gradient:
             weight_rows = weight_ptr + m * weight_stride_m + rows * weight_stride_b
             weight = tl.load(weight_rows, mask=row_ok, other=0.0)
             total += tl.where(row_ok, weight * term, 0.0)
-            back_alpha, back_mu, back_sigma = v_alpha, v_mu, v_sigma
+            v_back = v
             if REREAD:
                 # An offset of 0 that the compiler does not know to be the same each time.
-                V_again = V_here + start // B
-                back_alpha, _ = _load_outputs(V_again, b_here, h, k, h_ok, k_ok, P, 1)
-                back_mu, _ = _load_outputs(V_again + K, b_here, h, k, h_ok, k_ok, P, 1)
-                back_sigma, _ = _load_outputs(V_again + 2 * K, b_here, h, k, h_ok, k_ok, P, 1)
-            hidden_t = tl.trans(hidden)
-            d_alpha *= weight[:, None]
-            d_mu *= weight[:, None]
-            d_sigma *= weight[:, None]
-            db_alpha += d_alpha
-            db_mu += d_mu
-            db_sigma += d_sigma
-            dV_alpha = product(hidden_t, d_alpha, dV_alpha, "exact")
-            dV_mu = product(hidden_t, d_mu, dV_mu, "exact")
-            dV_sigma = product(hidden_t, d_sigma, dV_sigma, "exact")
-            da = tl.zeros((BB, HP), tl.float32)
-            da = product(d_alpha, tl.trans(back_alpha), da, "exact")
-            da = product(d_mu, tl.trans(back_mu), da, "exact")
-            da = product(d_sigma, tl.trans(back_sigma), da, "exact")
-            if ACTIVATION == "relu":
-                da = tl.where(a > 0, da, 0.0)
-            elif ACTIVATION == "sigmoid":
-                da = da * hidden * (1 - hidden)
+                again = V_here + start // B
+                v_back, _ = load_outputs(again, b_here, h, k, h_ok, k_ok, K, P, 1, 3)
+            dV, db, dh = outputs_back(hidden, dz, weight, v_back, dV, db, 3, "exact")
+            da = activate_back(dh, a, hidden, ACTIVATION)
             dc += da
             dW = product(tl.trans(inputs), da, dW, "exact")
         else:
             tl.store(out_ptr + m * B + rows, term, mask=row_ok)
-    if GRADIENT:
+    if gradient:
         tl.store(out_ptr + m, tl.sum(total))
         # Columns that it does not see have a gradient of 0.
         tl.store(dW_ptr + at_W, dW, mask=j_ok[:, None] & h_ok[None, :])
         tl.store(dc_ptr + m * H + h, tl.sum(dc, 0), mask=h_ok)
-        dV_here, db_here = dV_ptr + m * H * P, db_ptr + m * P
-        _store_outputs(dV_here, db_here, dV_alpha, db_alpha, h, k, h_ok, k_ok, P)
-        _store_outputs(dV_here + K, db_here + K, dV_mu, db_mu, h, k, h_ok, k_ok, P)
-        _store_outputs(dV_here + 2 * K, db_here + 2 * K, dV_sigma, db_sigma, h, k, h_ok, k_ok, P)
+        store_outputs(dV_ptr + m * H * P, db_ptr + m * P, dV, db, h, k, h_ok, k_ok, K, 3)

@@ -3,6 +3,7 @@
 Like `launch`, this waits for nothing and imports Triton only at the first launch.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rnade.backends.gpu import tiling
-from rnade.backends.gpu.launch import current, has_triton, interpreting, kernels_of
+from rnade.backends.gpu.bank_launch import constants_of, small
+from rnade.backends.gpu.launch import contiguous, has_triton, interpreting, run
 from rnade.backends.networks import Networks
 from rnade.backends.spec import Spec
 from rnade.families.base import AbstractFamily
@@ -24,13 +26,10 @@ SCORED_ROWS = 512
 
 def serves(networks: Networks, family: AbstractFamily) -> bool:
     """Whether the kernel can take these networks."""
-    _, D, H = networks.W.shape
     return (
         has_triton()
         and family.name in FAMILIES
-        and D <= tiling.BANK_DIMENSIONS
-        and H <= tiling.BANK_HIDDEN
-        and family.n_components <= tiling.BANK_COMPONENTS
+        and small(networks.W, family)
         and all(t.dtype == torch.float32 for t in networks.trained)
         and all(t.device.type == "cuda" or interpreting() for t in networks.trained)
     )
@@ -39,7 +38,7 @@ def serves(networks: Networks, family: AbstractFamily) -> bool:
 def log_prob(x: Tensor, networks: Networks, spec: Spec) -> Tensor:
     """Log densities (M, B) of each network's own column in rows (M, B, D); no gradient."""
     out = x.new_empty(x.shape[:2])
-    _launch(x, None, networks, spec, out, [out] * 4)
+    _launch(x, None, networks, spec, out)
     return out
 
 
@@ -77,51 +76,25 @@ def _launch(
     networks: Networks,
     spec: Spec,
     out: Tensor,
-    gradients: list[Tensor],
+    gradients: Sequence[Tensor | None] = (None,) * 4,
 ) -> None:
     W, c, V, b, own, inputs, log_floor = networks
     M, B, D = x.shape
-    family = spec.family
-    H, K = W.shape[2], family.n_components
+    H, K = W.shape[2], spec.family.n_components
     if B == 0:
-        out.zero_()
-        for g in gradients:
-            g.zero_()
+        for t in (out, *gradients):
+            if t is not None:
+                t.zero_()
         return
-    gradient = weights is not None
-    tiles = tiling.bank(B, gradient=gradient)
-    chunk = B if gradient else min(B, SCORED_ROWS)
-    KP = max(16, tiling.power_of_two(K))
-    with current(x.device):
-        kernels_of("networks").network_kernel[(M, tiling.cdiv(B, chunk))](
-            x,
-            x if weights is None else weights,
-            W.contiguous(),
-            c.contiguous(),
-            V.contiguous(),
-            b.contiguous(),
-            c if log_floor is None else log_floor.contiguous(),
-            own,
-            inputs.view(torch.uint8),
-            out,
-            *gradients,
-            B,
-            D,
-            H,
-            K,
-            chunk,
-            *x.stride(),
-            *((0, 0) if weights is None else weights.stride()),
-            BB=tiles.rows,
-            HP=max(16, tiling.power_of_two(H)),
-            KP=KP,
-            DP=max(16, tiling.power_of_two(D)),
-            FAMILY=family.name,
-            ACTIVATION=spec.activation,
-            FLOORED=log_floor is not None,
-            GRADIENT=gradient,
-            SCALE_MEAN=spec.scale_mean_gradient,
-            REREAD=gradient and KP >= tiling.BANK_REREAD,
-            num_warps=tiles.warps,
-            num_stages=tiles.stages,
-        )
+    chunk = min(B, SCORED_ROWS) if weights is None else B
+    W, c, V, b, log_floor = contiguous(W, c, V, b, log_floor)
+    columns = own, inputs.view(torch.uint8)
+    weight_strides = (0, 0) if weights is None else weights.stride()
+    run(
+        "networks.network_kernel",
+        (M, tiling.cdiv(B, chunk)),
+        *(x, weights, W, c, V, b, log_floor, *columns, out, *gradients),
+        *(B, D, H, K, chunk, *x.stride(), *weight_strides),
+        **constants_of(B, D, H, spec, gradient=weights is not None),
+        ACTIVATION=spec.activation,
+    )

@@ -25,17 +25,17 @@ no atomics, so the same inputs give the same bits.
 import triton
 import triton.language as tl
 
-from rnade.backends.gpu.density import activate
+from rnade.backends.gpu.density import activate, activate_back
 
 
 @triton.jit
 def stream_kernel(
-    before_ptr,  # (M, D, B, H), s before the layer, or a if SCALED
-    rho_ptr,  # (M, D), read if SCALED
-    product_ptr,  # (M, D, B, H), U' r, read if ADDED
+    before_ptr,  # (M, D, B, H), s before the layer, or a if there is rho
+    rho_ptr,  # (M, D) or None
+    product_ptr,  # (M, D, B, H), U' r, or None where there is no layer yet
     u_ptr,  # (M, D, H) with the stride below, likewise
-    s_ptr,  # (M, D, B, H), written if ADDED
-    r_ptr,  # (M, D, B, H), g(s), written if ACTIVATED
+    s_ptr,  # (M, D, B, H), written, likewise
+    r_ptr,  # (M, D, B, H), g(s), written, or None
     B,
     D,
     H,
@@ -43,9 +43,6 @@ def stream_kernel(
     BB: tl.constexpr,
     HT: tl.constexpr,
     ACTIVATION: tl.constexpr,
-    SCALED: tl.constexpr,
-    ADDED: tl.constexpr,
-    ACTIVATED: tl.constexpr,
 ):
     """One program: BB rows and HT units of one dimension of one model."""
     md = tl.program_id(0).to(tl.int64)
@@ -54,13 +51,13 @@ def stream_kernel(
     ok = (rows < B)[:, None] & (h < H)[None, :]
     at = (md * B + rows)[:, None] * H + h[None, :]
     s = tl.load(before_ptr + at, mask=ok, other=0.0)
-    if SCALED:
+    if rho_ptr is not None:
         s = s * tl.load(rho_ptr + md)
-    if ADDED:
+    if product_ptr is not None:
         u = tl.load(u_ptr + md // D * u_stride_m + md % D * H + h, mask=h < H, other=0.0)
         s += tl.load(product_ptr + at, mask=ok, other=0.0).to(tl.float32) + u[None, :]
         tl.store(s_ptr + at, s, mask=ok)
-    if ACTIVATED:
+    if r_ptr is not None:
         r = activate(s, ACTIVATION)
         tl.store(r_ptr + at, r.to(r_ptr.dtype.element_ty), mask=ok)
 
@@ -68,12 +65,12 @@ def stream_kernel(
 @triton.jit
 def stream_gradient_kernel(
     ds_ptr,  # (M, D, B, H), gradient of s after the layer
-    dr_ptr,  # (M, D, B, H), gradient of the layer's input r, read if THROUGH
+    dr_ptr,  # (M, D, B, H), gradient of the layer's input r, or None after the last layer
     r_ptr,  # (M, D, B, H), likewise
-    a_ptr,  # (M, D, B, H), read if FIRST
+    a_ptr,  # (M, D, B, H) before the first layer, else None
     rho_ptr,  # (M, D), likewise
-    out_ptr,  # (M, D, B, H), gradient of s before the layer, or of a if FIRST
-    sum_ptr,  # FIRST: (M, D, parts, tiles), drho; else (M, D, parts, H), sums of out; written
+    out_ptr,  # (M, D, B, H), gradient of s before the layer, or of a
+    sum_ptr,  # (M, D, parts, H), sums of out; with a (M, D, parts, tiles), drho; written
     B,
     D,
     H,
@@ -81,8 +78,6 @@ def stream_gradient_kernel(
     BB: tl.constexpr,
     HT: tl.constexpr,
     ACTIVATION: tl.constexpr,
-    THROUGH: tl.constexpr,
-    FIRST: tl.constexpr,
 ):
     """One program: a run of rows and HT units of one dimension of one model."""
     md = tl.program_id(0).to(tl.int64)
@@ -90,7 +85,7 @@ def stream_gradient_kernel(
     h = tile * HT + tl.arange(0, HT)
     h_ok = h < H
     rho = 1.0
-    if FIRST:
+    if a_ptr is not None:
         rho = tl.load(rho_ptr + md)
     total = tl.zeros((HT,), tl.float32)
     for start in tl.range(part * run, tl.minimum((part + 1) * run, B), BB):
@@ -98,22 +93,18 @@ def stream_gradient_kernel(
         ok = (rows < B)[:, None] & h_ok[None, :]
         at = (md * B + rows)[:, None] * H + h[None, :]
         ds = tl.load(ds_ptr + at, mask=ok, other=0.0).to(tl.float32)
-        if THROUGH:
+        if dr_ptr is not None:
             dr = tl.load(dr_ptr + at, mask=ok, other=0.0).to(tl.float32)
             r = tl.load(r_ptr + at, mask=ok, other=0.0).to(tl.float32)
-            if ACTIVATION == "relu":
-                dr = tl.where(r > 0, dr, 0.0)
-            elif ACTIVATION == "sigmoid":
-                dr = dr * r * (1 - r)
-            ds += dr
-        if FIRST:
+            ds += activate_back(dr, r, r, ACTIVATION)
+        if a_ptr is not None:
             total += tl.sum(ds * tl.load(a_ptr + at, mask=ok, other=0.0), 0)
             ds = ds * rho
         else:
             total += tl.sum(ds, 0)
         tl.store(out_ptr + at, ds.to(out_ptr.dtype.element_ty), mask=ok)
     sums = md * tl.num_programs(2) + part
-    if FIRST:
+    if a_ptr is not None:
         tl.store(sum_ptr + sums * tl.num_programs(1) + tile, tl.sum(total))
     else:
         tl.store(sum_ptr + sums * H + h, total, mask=h_ok)

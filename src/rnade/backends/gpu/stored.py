@@ -37,7 +37,7 @@ model to end knows that it is the last and adds up what all have left, which sav
 import triton
 import triton.language as tl
 
-from rnade.backends.gpu.density import activate, product
+from rnade.backends.gpu.density import activate, dimension_at, product
 from rnade.backends.gpu.families import epilogue
 
 # Partial sums that the last program of a model adds at a time.
@@ -45,20 +45,11 @@ SUMMED = tl.constexpr(128)
 
 
 @triton.jit
-def dimension_at(order_ptr, m, D, i, ORDERED: tl.constexpr):
-    """The dimension that comes i-th for model m."""
-    d = i
-    if ORDERED:
-        d = tl.load(order_ptr + m * D + i)
-    return d
-
-
-@triton.jit
 def state_kernel(
     x_ptr,  # (M, B, D) with the strides below
     W_ptr,  # (M, D, H)
     c_ptr,  # (M, H)
-    order_ptr,  # (M, D), read if ORDERED
+    order_ptr,  # (M, D) or None
     a_ptr,  # (M, D, B, H), written
     ended_ptr,  # (M,), set to 0
     B,
@@ -72,7 +63,6 @@ def state_kernel(
     BB: tl.constexpr,
     HT: tl.constexpr,
     DT: tl.constexpr,  # positions taken at a time by the product that starts a chunk
-    ORDERED: tl.constexpr,
 ):
     """One program: the hidden state of BB rows and HT units over a chunk of positions."""
     m = (tl.program_id(0) // n_chunks).to(tl.int64)
@@ -90,7 +80,7 @@ def state_kernel(
     for start in tl.range(0, first, DT):
         i = start + tl.arange(0, DT)
         d = i
-        if ORDERED:
+        if order_ptr is not None:
             d = tl.load(order_ptr + m * D + i, mask=i < first, other=0)
         before = i < first
         x = tl.load(
@@ -105,7 +95,7 @@ def state_kernel(
         )
         a = tl.dot(x, w, a, input_precision="tf32x3")
     for i in tl.range(first, tl.minimum(first + chunk, D)):
-        d = dimension_at(order_ptr, m, D, i, ORDERED)
+        d = dimension_at(order_ptr, m, D, i)
         md = m * D + d
         x = tl.load(x_rows + d * x_stride_d, mask=row_ok, other=0.0)
         w = tl.load(W_ptr + md * H + h, mask=h_ok, other=0.0)
@@ -120,13 +110,13 @@ def output_kernel(
     rho_ptr,  # (M, D)
     V_ptr,  # (M, D, H, P) with the strides below
     b_ptr,  # (M, D, P)
-    floor_ptr,  # (M, D), logarithms, read if FLOORED
-    weight_ptr,  # (M, B) with the strides below, read if WEIGHTED
-    out_ptr,  # (M, B, D) terms; if WEIGHTED (M, D, blocks), weighted sums over a block's rows
-    total_ptr,  # (M,), written if WEIGHTED: their sums
+    floor_ptr,  # (M, D), logarithms, or None
+    weight_ptr,  # (M, B) with the strides below, or None
+    out_ptr,  # (M, B, D) terms; with weights (M, D, blocks), weighted sums over a block's rows
+    total_ptr,  # (M,), written with weights: their sums
     ended_ptr,  # (M,) zeros: programs of a model that have ended
-    dz_ptr,  # (M, D, B, P), written if GRADIENT
-    dx_ptr,  # (M, B, D), a term's derivative to its own x_d, written if GRADIENT_X
+    dz_ptr,  # (M, D, B, P), written, or None
+    dx_ptr,  # (M, B, D), a term's derivative to its own x_d, written, or None
     B,
     D,
     H,
@@ -148,10 +138,6 @@ def output_kernel(
     FAMILY: tl.constexpr,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
-    FLOORED: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    GRADIENT: tl.constexpr,
-    GRADIENT_X: tl.constexpr,
     SCALE_MEAN: tl.constexpr,
 ):
     """One program: BB rows of one dimension of one model."""
@@ -178,14 +164,14 @@ def output_kernel(
             other=0.0,
         )
         z = product(activate(rho * a, ACTIVATION), v, z, PRECISION)
-    log_floor = 0.0
-    if FLOORED:
+    log_floor = floor_ptr
+    if floor_ptr is not None:
         log_floor = tl.load(floor_ptr + md)
-    dz_rows = dz_ptr + (md * B + rows) * P
-    term, dx = epilogue(
-        x, z, log_floor, dz_rows, row_ok, FAMILY, K, KP, BB, FLOORED, GRADIENT, SCALE_MEAN
-    )
-    if WEIGHTED:
+    dz_rows = dz_ptr
+    if dz_ptr is not None:
+        dz_rows = dz_ptr + (md * B + rows) * P
+    term, dx = epilogue(x, z, log_floor, dz_rows, row_ok, FAMILY, K, KP, BB, SCALE_MEAN)
+    if weight_ptr is not None:
         at = weight_ptr + m * weight_stride_m + rows * weight_stride_b
         weight = tl.load(at, mask=row_ok, other=0.0)
         blocks = tl.num_programs(1)
@@ -202,5 +188,5 @@ def output_kernel(
             tl.store(total_ptr + m, tl.sum(total))
     else:
         tl.store(out_ptr + (m * B + rows) * D + d, term, mask=row_ok)
-    if GRADIENT_X:
+    if dx_ptr is not None:
         tl.store(dx_ptr + (m * B + rows) * D + d, dx, mask=row_ok)

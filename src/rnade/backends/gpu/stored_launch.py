@@ -3,15 +3,13 @@
 Like `launch`, this waits for nothing and imports Triton only at the first launch.
 """
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rnade.backends.gpu import layers, tiling
-from rnade.backends.gpu.launch import current, flags_of, kernels_of, sizes_of
-from rnade.backends.gpu.tiling import Tiles
+from rnade.backends.gpu.launch import contiguous, flags_of, run, sizes_of
 from rnade.backends.parameters import Parameters
 from rnade.backends.spec import Spec
 from rnade.batch import Batch
@@ -21,7 +19,7 @@ class Kept(NamedTuple):
     """What the stored path hands from value to gradient, for one chunk of rows."""
 
     a: Tensor  # (M, D, B, H); h where there are layers
-    dz: Tensor  # (M, D, B, P)
+    dz: Tensor | None  # (M, D, B, P)
     dx: Tensor | None  # (M, B, D)
     tape: layers.Tape | None  # of the layers, if there are any
 
@@ -31,75 +29,42 @@ def evaluate(
 ) -> tuple[Tensor, Kept]:
     """Terms (M, B, D), or with weights their weighted sums (M,), and what a gradient needs."""
     x, weights, _, order = batch
-    W, c, rho, V, b, log_floor, _, _ = parameters
+    W, c, rho, b, log_floor = contiguous(
+        *(parameters.W, parameters.c, parameters.rho, parameters.b, parameters.log_floor)
+    )
     M, B, D = x.shape
+    V, new = parameters.V, x.new_empty
     H, P = V.shape[2:]
-    W, c, rho, b = W.contiguous(), c.contiguous(), rho.contiguous(), b.contiguous()
-    kernels = kernels_of("stored")
-    a = x.new_empty(M, D, B, H)
-    ended = torch.empty(M, dtype=torch.int32, device=x.device)
+    a, ended = new(M, D, B, H), torch.empty(M, dtype=torch.int32, device=x.device)
+    tiles = tiling.state(M, B, H)
+    cut = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
+    chunk, n_chunks = tiling.position_chunks(D, M * cut[0] * cut[1], tiling.STATE_PROGRAMS)
+    run(
+        "stored.state_kernel",
+        (M * n_chunks, *cut),
+        *(x, W, c, order, a, ended),
+        *(B, D, H, chunk, n_chunks, *x.stride()),
+        **tiles.options,
+        DT=16,
+    )
     tape, flags, sizes = None, flags_of(spec), sizes_of(spec.family)
-    with current(x.device):
-        tiles = tiling.state(M, B, H)
-        cut = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
-        chunk, n_chunks = tiling.position_chunks(D, M * cut[0] * cut[1], tiling.STATE_PROGRAMS)
-        kernels.state_kernel[(M * n_chunks, *cut)](
-            x,
-            W,
-            c,
-            rho if order is None else order,
-            a,
-            ended,
-            B,
-            D,
-            H,
-            chunk,
-            n_chunks,
-            *x.stride(),
-            **tiles.options,
-            DT=16,
-            ORDERED=order is not None,
-        )
-        if parameters.U is not None:
-            a, tape = layers.forward(a, parameters, spec, recorded=gradient)
-            rho, flags = _read_as_it_is(rho, flags)
-        tiles = tiling.output(M, B, D, H, sizes["NP"])
-        blocks = tiling.cdiv(B, tiles.rows)
-        value = x.new_empty((M, B, D) if weights is None else (M, D, blocks))
-        total = x.new_empty(M)
-        dz = x.new_empty(M, D, B, P) if gradient else value
-        dx = x.new_empty(M, B, D) if gradient_x else None
-        kernels.output_kernel[(M * D, blocks)](
-            x,
-            a,
-            rho,
-            V,
-            b,
-            rho if log_floor is None else log_floor.contiguous(),
-            rho if weights is None else weights,
-            value,
-            total,
-            ended,
-            dz,
-            value if dx is None else dx,
-            B,
-            D,
-            H,
-            *x.stride(),
-            V.stride(0),
-            V.stride(1),
-            *((0, 0) if weights is None else weights.stride()),
-            V_stride_h=V.stride(2),
-            V_stride_p=V.stride(3),
-            **sizes,
-            **flags,
-            **tiles.options,
-            FLOORED=log_floor is not None,
-            WEIGHTED=weights is not None,
-            GRADIENT=gradient,
-            GRADIENT_X=gradient_x,
-            SCALE_MEAN=spec.scale_mean_gradient,
-        )
+    if parameters.U is not None:
+        a, tape = layers.forward(a, parameters, spec, recorded=gradient)
+        rho, flags = _read_as_it_is(rho, flags)
+    tiles = tiling.output(M, B, D, H, sizes["NP"])
+    blocks = tiling.cdiv(B, tiles.rows)
+    value, total = new((M, B, D) if weights is None else (M, D, blocks)), new(M)
+    dz = new(M, D, B, P) if gradient else None
+    dx = new(M, B, D) if gradient_x else None
+    weight_strides = (0, 0) if weights is None else weights.stride()
+    run(
+        "stored.output_kernel",
+        (M * D, blocks),
+        *(x, a, rho, V, b, log_floor, weights, value, total, ended, dz, dx),
+        *(B, D, H, *x.stride(), *V.stride()[:2], *weight_strides, *V.stride()[2:]),
+        **{**sizes, **flags, **tiles.options},
+        SCALE_MEAN=spec.scale_mean_gradient,
+    )
     return value if weights is None else total, Kept(a, dz, dx, tape)
 
 
@@ -114,163 +79,115 @@ def _read_as_it_is(rho: Tensor, flags: dict[str, Any]) -> tuple[Tensor, dict[str
     return torch.ones_like(rho), read
 
 
-@dataclass
 class Gradients:
-    """Gradients of W, c, rho, V, b, x and the layers, summed over chunks of rows."""
+    """Gradients of W, c, rho, V, b, x and the layers, summed over chunks of rows.
 
-    V: Tensor
-    b: Tensor
-    rho_parts: Tensor  # (M, D, parts), partial sums
-    rho: Tensor | None
-    W: Tensor | None
-    c: Tensor | None
-    x: Tensor | None
-    deeper: layers.LayerGradients | None
-    tiles: Tiles
-    tiles_a_program: int
-    inputs: bool  # whether W, c or x is wanted
-    begun: bool = False
+    Parameters
+    ----------
+    batch, parameters, spec
+        Of all rows.
+    upstream : Tensor of shape (M, B, D)
+        The gradient of each term.
+    scale : Tensor of shape (M,) or None
+        Multiplies it.
+    inputs, of_x : bool
+        Whether the gradients of W, c or x are wanted, and whether that of x is.
+    """
 
-    @staticmethod
-    def empty(parameters: Parameters, x: Tensor, *, inputs: bool, x_too: bool) -> "Gradients":
-        """Room for the gradients that are wanted."""
-        M, D, H, P = parameters.V.shape
-        tiles = tiling.weight(x.shape[1], H, max(16, tiling.power_of_two(P)))
-        n_tiles = tiling.cdiv(H, tiles.hidden)
-        run, parts = tiling.position_chunks(n_tiles, M * D, tiling.WEIGHT_PROGRAMS)
-        return Gradients(
-            V=x.new_empty(M, D, H, P),
-            b=x.new_empty(M, D, P),
-            rho_parts=x.new_empty(M, D, parts),
-            rho=None,
-            W=None,
-            c=None,
-            x=x.new_empty(x.shape) if x_too else None,
-            deeper=None,
-            tiles=tiles,
-            tiles_a_program=run,
-            inputs=inputs,
-        )
-
-    def add(
+    def __init__(
         self,
         batch: Batch,
         parameters: Parameters,
         spec: Spec,
         upstream: Tensor,
         scale: Tensor | None,
-        kept: Kept,
-        rows: slice = slice(None),
+        *,
+        inputs: bool,
+        of_x: bool,
     ) -> None:
+        x = batch.x
+        M, D, H, P = parameters.V.shape
+        self._batch, self._parameters, self._spec = batch, parameters, spec
+        self._upstream, self._scale, self._inputs = upstream, scale, inputs
+        self._tiles = tiling.weight(x.shape[1], H, max(16, tiling.power_of_two(P)))
+        n_tiles = tiling.cdiv(H, self._tiles.hidden)
+        self._run, parts = tiling.position_chunks(n_tiles, M * D, tiling.WEIGHT_PROGRAMS)
+        self._V, self._b = x.new_empty(M, D, H, P), x.new_empty(M, D, P)
+        self._rho_parts = x.new_empty(M, D, parts)  # partial sums
+        self._x = x.new_empty(x.shape) if of_x else None
+        self._rho: Tensor | None = None
+        self._sums: dict[str, Tensor] = {}  # of W, c and the layers
+        self._begun = False
+
+    def add(self, kept: Kept, rows: slice = slice(None)) -> None:
         """Add what the chunk `rows` gives."""
-        x, upstream, order = batch.x[:, rows], upstream[:, rows], batch.order
+        parameters, spec, scale = self._parameters, self._spec, self._scale
+        x, upstream = self._batch.x[:, rows], self._upstream[:, rows]
         rho, V, flags = parameters.rho.contiguous(), parameters.V, flags_of(spec)
         if kept.tape is not None:
             rho, flags = _read_as_it_is(rho, flags)
         M, B, D = x.shape
-        H, tiles = V.shape[2], self.tiles
-        sizes = sizes_of(spec.family)
+        _, _, H, P = V.shape
         g = torch.empty_like(kept.a)
-        with current(x.device):
-            kernels_of("weight_gradient").weight_kernel[(M * D, self.rho_parts.shape[2])](
-                kept.a,
-                rho,
-                V,
-                kept.dz,
-                upstream,
-                rho if scale is None else scale,
-                self.V,
-                self.b,
-                self.rho_parts,
-                g,
-                B,
-                D,
-                H,
-                self.tiles_a_program,
-                V.stride(0),
-                V.stride(1),
-                *upstream.stride(),
-                V_stride_h=V.stride(2),
-                V_stride_p=V.stride(3),
-                P=sizes["P"],
-                NP=sizes["NP"],
-                **flags,
-                **tiles.options,
-                SCALED=scale is not None,
-                ADDED=self.begun,
-                ONE_BLOCK=tiles.rows >= B,
-            )
+        found = self._V, self._b, self._rho_parts, g
+        run(
+            "weight_gradient.weight_kernel",
+            (M * D, self._rho_parts.shape[2]),
+            *(kept.a, rho, V, kept.dz, upstream, scale, *found),
+            *(B, D, H, self._run, *V.stride()[:2], *upstream.stride(), *V.stride()[2:]),
+            *(P, sizes_of(spec.family)["NP"]),
+            **{**flags, **self._tiles.options},
+            ADDED=self._begun,
+            ONE_BLOCK=self._tiles.rows >= B,
+        )
         if kept.tape is not None:
-            g = self._add_layers(layers.backward(g, kept.tape, parameters, spec))
-        if self.inputs:
-            self._add_inputs(x, order, parameters.W.contiguous(), g, rows)
-        if self.x is not None:
+            layer = layers.backward(g, kept.tape, parameters, spec)
+            g = layer.a
+            self._add(rho_parts=layer.rho_parts, U=layer.U, u=layer.u)
+        if self._inputs:
+            self._add_inputs(x, g, rows)
+        if self._x is not None:
             assert kept.dx is not None
             own = kept.dx * upstream
-            self.x[:, rows] += own if scale is None else own * scale[:, None, None]
-        self.begun = True
+            self._x[:, rows] += own if scale is None else own * scale[:, None, None]
+        self._begun = True
 
-    def _add_layers(self, found: layers.LayerGradients) -> Tensor:
-        """Add the layers' own, and give d log p / da."""
-        before = self.deeper
-        if before is not None:
-            found = layers.LayerGradients(
-                found.a, *(new + old for new, old in zip(found[1:], before[1:], strict=True))
-            )
-        self.deeper = found
-        return found.a
+    def _add(self, **found: Tensor) -> None:
+        for name, new in found.items():
+            self._sums[name] = self._sums[name] + new if name in self._sums else new
 
     @property
     def _rho_sums(self) -> Tensor:
         """Partial sums (M, D, parts) of rho's gradient, which layers make themselves."""
-        return self.rho_parts if self.deeper is None else self.deeper.rho_parts
+        return self._sums.get("rho_parts", self._rho_parts)
 
-    def _add_inputs(
-        self, x: Tensor, order: Tensor | None, W: Tensor, g: Tensor, rows: slice
-    ) -> None:
-        M, B, D = x.shape
-        H = W.shape[2]
+    def _add_inputs(self, x: Tensor, g: Tensor, rows: slice) -> None:
+        """Add the gradients of W, c and x, from that of the hidden state."""
+        M, D, B, H = g.shape
         tiles = tiling.inputs(B, H)
         n_tiles, n_blocks = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
         chunk, n_chunks = tiling.position_chunks(D, M * n_tiles * n_blocks, tiling.INPUT_PROGRAMS)
-        rho_sums = self._rho_sums
+        rho_sums, new = self._rho_sums, x.new_empty
         parts = rho_sums.shape[2]
-        self.rho = x.new_empty(M, D)
-        dW = x.new_empty(M, n_blocks, D, H)
-        dc = x.new_empty(M, n_blocks, H)
-        dx = None if self.x is None else x.new_empty(M, n_tiles, B, D)
-        with current(x.device):
-            kernels_of("input_gradient").input_kernel[(M * n_chunks, n_tiles, n_blocks)](
-                x,
-                W,
-                W if order is None else order,
-                g,
-                rho_sums,
-                self.rho,
-                dW,
-                dc,
-                dW if dx is None else dx,
-                B,
-                D,
-                H,
-                chunk,
-                n_chunks,
-                parts,
-                *x.stride(),
-                **tiles.options,
-                CHUNK=tiling.power_of_two(chunk),
-                PARTS=tiling.power_of_two(parts),
-                ORDERED=order is not None,
-                GRADIENT_X=dx is not None,
-            )
+        self._rho, dW, dc = new(M, D), new(M, n_blocks, D, H), new(M, n_blocks, H)
+        dx = None if self._x is None else new(M, n_tiles, B, D)
+        given = x, self._parameters.W.contiguous(), self._batch.order, g, rho_sums
+        run(
+            "input_gradient.input_kernel",
+            (M * n_chunks, n_tiles, n_blocks),
+            *(*given, self._rho, dW, dc, dx),
+            *(B, D, H, chunk, n_chunks, parts, *x.stride()),
+            **tiles.options,
+            CHUNK=tiling.power_of_two(chunk),
+            PARTS=tiling.power_of_two(parts),
+        )
         dW, dc = (t.squeeze(1) if n_blocks == 1 else t.sum(1) for t in (dW, dc))
-        self.W = dW if self.W is None else self.W + dW
-        self.c = dc if self.c is None else self.c + dc
-        if self.x is not None and dx is not None:
-            self.x[:, rows] = dx.sum(1)
+        self._add(W=dW, c=dc)
+        if self._x is not None and dx is not None:
+            self._x[:, rows] = dx.sum(1)
 
     def finished(self) -> tuple[Tensor | None, ...]:
         """Gradients of x and of the parameters, in their order."""
-        rho = self._rho_sums.sum(2) if self.rho is None else self.rho
-        U, u = (None, None) if self.deeper is None else (self.deeper.U, self.deeper.u)
-        return self.x, self.W, self.c, rho, self.V, self.b, None, U, u
+        rho = self._rho_sums.sum(2) if self._rho is None else self._rho
+        W, c, U, u = (self._sums.get(name) for name in ("W", "c", "U", "u"))
+        return self._x, W, c, rho, self._V, self._b, None, U, u

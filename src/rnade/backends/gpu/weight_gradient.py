@@ -10,7 +10,7 @@ one kernel.
 import triton
 import triton.language as tl
 
-from rnade.backends.gpu.density import activate, product
+from rnade.backends.gpu.density import activate, activate_back, product
 
 
 @triton.jit
@@ -25,17 +25,19 @@ def _load_dz(dz_ptr, upstream_ptr, stride, rows, row_ok, scale, P: tl.constexpr,
 
 
 @triton.jit
-def _through_hidden(a, rho, dz, v, dV, ACTIVATION: tl.constexpr, PRECISION: tl.constexpr):
-    """Add h' dz to dV; give d log p / dpsi (BB, HT) and its sum with a over the rows (HT,)."""
+def _through_hidden(
+    a_ptr, g_ptr, at, ok, rho, dz, v, dV, drho, ACTIVATION: tl.constexpr, PRECISION: tl.constexpr
+):
+    """Store d log p / da of a tile (BB, HT); add h' dz to dV and dpsi times a to drho (HT,)."""
+    a = tl.load(a_ptr + at, mask=ok, other=0.0)
     psi = rho * a
     hidden = activate(psi, ACTIVATION)
     dV = product(tl.trans(hidden), dz, dV, PRECISION)
-    dpsi = product(dz, v, tl.zeros(a.shape, tl.float32), PRECISION)
-    if ACTIVATION == "relu":
-        dpsi = tl.where(psi > 0, dpsi, 0.0)
-    elif ACTIVATION == "sigmoid":
-        dpsi = dpsi * hidden * (1 - hidden)
-    return dV, dpsi, tl.sum(dpsi * a, 0)
+    dh = product(dz, v, tl.zeros(a.shape, tl.float32), PRECISION)
+    dpsi = activate_back(dh, psi, hidden, ACTIVATION)
+    drho += tl.sum(dpsi * a, 0)
+    tl.store(g_ptr + at, dpsi * rho, mask=ok)
+    return dV, drho
 
 
 @triton.jit
@@ -45,7 +47,7 @@ def weight_kernel(
     V_ptr,  # (M, D, H, P) with the strides below
     dz_ptr,  # (M, D, B, P)
     upstream_ptr,  # (M, B, D) with the strides below
-    scale_ptr,  # (M,), multiplies the upstream gradient if SCALED
+    scale_ptr,  # (M,), multiplies the upstream gradient, or None
     dV_ptr,  # (M, D, H, P), written, or added to if ADDED
     db_ptr,  # (M, D, P), likewise
     drho_ptr,  # (M, D, programs of a dimension), likewise: partial sums
@@ -67,7 +69,6 @@ def weight_kernel(
     HT: tl.constexpr,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
-    SCALED: tl.constexpr,
     ADDED: tl.constexpr,
     ONE_BLOCK: tl.constexpr,  # whether BB rows are all: then dz is read once
 ):
@@ -83,7 +84,7 @@ def weight_kernel(
     upstream_here = upstream_ptr + m * upstream_stride_m + d * upstream_stride_d
     rho = tl.load(rho_ptr + md)
     scale = 1.0
-    if SCALED:
+    if scale_ptr is not None:
         scale = tl.load(scale_ptr + m)
     rows = tl.arange(0, BB).to(tl.int64)
     row_ok = rows < B
@@ -105,10 +106,9 @@ def weight_kernel(
         if ONE_BLOCK:
             at = (md * B + rows)[:, None] * H + h[None, :]
             ok = row_ok[:, None] & h_ok[None, :]
-            a = tl.load(a_ptr + at, mask=ok, other=0.0)
-            dV, dpsi, drho_here = _through_hidden(a, rho, dz, v, dV, ACTIVATION, PRECISION)
-            drho += drho_here
-            tl.store(g_ptr + at, dpsi * rho, mask=ok)
+            dV, drho = _through_hidden(
+                a_ptr, g_ptr, at, ok, rho, dz, v, dV, drho, ACTIVATION, PRECISION
+            )
         else:
             db = tl.zeros((NP,), tl.float32)
             for first in tl.range(0, B, BB):
@@ -120,10 +120,9 @@ def weight_kernel(
                 db += tl.sum(dz, 0)
                 at = (md * B + rows)[:, None] * H + h[None, :]
                 ok = row_ok[:, None] & h_ok[None, :]
-                a = tl.load(a_ptr + at, mask=ok, other=0.0)
-                dV, dpsi, drho_here = _through_hidden(a, rho, dz, v, dV, ACTIVATION, PRECISION)
-                drho += drho_here
-                tl.store(g_ptr + at, dpsi * rho, mask=ok)
+                dV, drho = _through_hidden(
+                    a_ptr, g_ptr, at, ok, rho, dz, v, dV, drho, ACTIVATION, PRECISION
+                )
         at = (md * H + h)[:, None] * P + n[None, :]
         ok = h_ok[:, None] & n_ok[None, :]
         if ADDED:
