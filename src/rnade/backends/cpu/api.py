@@ -47,7 +47,7 @@ def log_conditionals(batch: Batch, parameters: Parameters, spec: Spec) -> Float[
     """The D terms log p(x_d | x_<d) of each row, laid out by dimension whatever the order."""
     if not parameters.wants_gradient(batch.x):
         return launch.density(batch, parameters, spec)
-    terms: Tensor = _LogConditionals.apply(spec, batch.order, batch.x, *parameters)  # type: ignore[no-untyped-call]
+    terms: Tensor = _Differentiable.apply(spec, batch.order, None, batch.x, *parameters)  # type: ignore[no-untyped-call]
     return terms
 
 
@@ -69,7 +69,7 @@ def weighted_log_likelihood(
         weights = x.new_ones(x.shape[:2])
     if weights.requires_grad or not parameters.wants_gradient(x):
         return vectorised.weighted_sum(log_conditionals(batch, parameters, spec), weights)
-    value: Tensor = _WeightedLogLikelihood.apply(spec, order, weights, x, *parameters)  # type: ignore[no-untyped-call]
+    value: Tensor = _Differentiable.apply(spec, order, weights, x, *parameters)  # type: ignore[no-untyped-call]
     return value
 
 
@@ -96,42 +96,25 @@ def sample(
     return launch.sample(n, parameters, spec, order, generator)
 
 
-class _LogConditionals(torch.autograd.Function):
-    """Terms by `density`; the backward pass computes activations again."""
-
-    @staticmethod
-    def forward(ctx: Any, spec: Spec, order: Tensor | None, x: Tensor, *given: Tensor) -> Tensor:
-        ctx.spec = spec
-        ctx.save_for_backward(order, x, *given)
-        return launch.density(Batch(x, order=order), Parameters(*given), spec)
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        order, x, *given = ctx.saved_tensors
-        return (
-            None,
-            None,
-            *_gradient(
-                Batch(x, upstream, None, order),
-                Parameters(*given),
-                ctx.spec,
-                ctx.needs_input_grad[2:],
-            ),
-        )
-
-
-class _WeightedLogLikelihood(torch.autograd.Function):
-    """Value and gradient in the forward pass."""
+class _Differentiable(torch.autograd.Function):
+    """Terms (M, B, D); with weights their weighted sum (M,), whose gradient comes along."""
 
     @staticmethod
     def forward(
-        ctx: Any, spec: Spec, order: Tensor | None, weights: Tensor, x: Tensor, *given: Tensor
+        ctx: Any,
+        spec: Spec,
+        order: Tensor | None,
+        weights: Tensor | None,
+        x: Tensor,
+        *given: Tensor,
     ) -> Tensor:
-        ctx.spec = spec
+        batch, parameters = Batch(x, weights, None, order), Parameters(*given)
+        ctx.spec, ctx.gradients = spec, None
         ctx.save_for_backward(order, weights, x, *given)
-        value, ctx.gradients = launch.gradient(
-            Batch(x, weights, None, order), Parameters(*given), spec, ctx.needs_input_grad[3:]
-        )
+        if weights is None:
+            return launch.density(batch, parameters, spec)
+        needs = ctx.needs_input_grad[3:]
+        value, ctx.gradients = launch.gradient(batch, parameters, spec, needs)
         return value
 
     @staticmethod
@@ -141,19 +124,11 @@ class _WeightedLogLikelihood(torch.autograd.Function):
         found, ctx.gradients = ctx.gradients, None
         if found is None or torch.is_grad_enabled():
             order, weights, x, *given = ctx.saved_tensors
-            above = upstream.view(-1, *[1] * (weights.ndim - 1)) * weights
-            return (
-                None,
-                None,
-                None,
-                *_gradient(
-                    Batch(x, above, None, order),
-                    Parameters(*given),
-                    ctx.spec,
-                    ctx.needs_input_grad[3:],
-                ),
-            )
-        if any(factor != 1 for factor in upstream.tolist()):
+            if weights is not None:
+                upstream = upstream.view(-1, *[1] * (weights.ndim - 1)) * weights
+            batch, needs = Batch(x, upstream, None, order), ctx.needs_input_grad[3:]
+            found = _gradient(batch, Parameters(*given), ctx.spec, needs)
+        elif any(factor != 1 for factor in upstream.tolist()):
             for t in found:
                 if t is not None:
                     t.mul_(upstream.view(-1, *[1] * (t.ndim - 1)))

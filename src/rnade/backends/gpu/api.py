@@ -104,9 +104,7 @@ def weighted_log_likelihood(
         return vectorised.weighted_sum(terms(batch, parameters, spec), weights)
     if not differentiated:
         return (weights * _value(batch, parameters, spec, summed=True)).sum(-1)
-    alone = not x.requires_grad and bank.fits(batch, parameters, spec)
-    function = _DifferentiableBank if alone else _Differentiable
-    total: Tensor = function.apply(spec, order, weights, x, *parameters)  # type: ignore[no-untyped-call]
+    total: Tensor = _Differentiable.apply(spec, order, weights, x, *parameters)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -165,12 +163,16 @@ class _Differentiable(torch.autograd.Function):
         *given: Tensor,
     ) -> Any:
         batch, parameters = Batch(x, weights, None, order), Parameters(*given)
-        ctx.spec, ctx.kept = spec, None
+        ctx.spec, ctx.kept, ctx.parts = spec, None, None
         ctx.save_for_backward(order, weights, x, *given)
+        needs_x = ctx.needs_input_grad[3]
+        if weights is not None and not needs_x and bank.fits(batch, parameters, spec):
+            sums, ctx.parts = bank.value_and_parts(batch, parameters, spec)
+            return sums.sum(1)
         if x.numel() * parameters.W.shape[2] <= chunks.STORED_ELEMENTS:
             # Small enough to keep: the backward pass starts from here.
             value, ctx.kept = stored.evaluate(
-                batch, parameters, spec, gradient=True, gradient_x=ctx.needs_input_grad[3]
+                batch, parameters, spec, gradient=True, gradient_x=needs_x
             )
             return value
         value = _value(batch, parameters, spec, summed=weights is not None)
@@ -178,9 +180,16 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
-        _refuse_second_derivatives()
+        if torch.is_grad_enabled():  # asked for with create_graph=True
+            raise RuntimeError(
+                "The GPU kernels give first derivatives only; use backend='vectorised' to"
+                " differentiate a gradient."
+            )
         order, weights, x, *given = ctx.saved_tensors
         batch, parameters, spec = Batch(x, order=order), Parameters(*given), ctx.spec
+        if ctx.parts is not None:
+            found = bank.totals(ctx.parts, upstream.contiguous(), parameters)
+            return None, None, None, None, *Parameters(*found)
         needs_x, *others = ctx.needs_input_grad[3:]
         needs: Any = Parameters(*others)
         scale = None
@@ -200,34 +209,6 @@ class _Differentiable(torch.autograd.Function):
                 )
                 collected.add(kept, rows)
         return None, None, None, *collected.finished()
-
-
-class _DifferentiableBank(torch.autograd.Function):
-    """Weighted sums (M,) of a bank of small models, and first derivatives to the parameters."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, spec: Spec, order: Tensor | None, weights: Tensor, x: Tensor, *given: Tensor
-    ) -> Any:
-        batch = Batch(x, weights, None, order)
-        value, ctx.parts = bank.value_and_parts(batch, Parameters(*given), spec)
-        ctx.save_for_backward(*given)
-        return value.sum(1)
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> Any:
-        _refuse_second_derivatives()
-        found = bank.totals(ctx.parts, upstream.contiguous(), Parameters(*ctx.saved_tensors))
-        return None, None, None, None, *Parameters(*found)
-
-
-def _refuse_second_derivatives() -> None:
-    """Raise within a backward pass that was asked for with create_graph=True."""
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            "The GPU kernels give first derivatives only; use backend='vectorised' to"
-            " differentiate a gradient."
-        )
 
 
 def _value(batch: Batch, parameters: Parameters, spec: Spec, *, summed: bool) -> Tensor:

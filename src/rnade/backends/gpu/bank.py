@@ -21,7 +21,7 @@ Traffic, in elements for each model: V and its gradient, 2 D H P (3 with REREAD)
 D (D + 1) H, and x once for each dimension. For 240 models with B = 100, D = 11, H = 50, P = 60
 that is 26 million elements, 100 MB, some 25 us of memory time. 740 us were measured on an H200,
 and 400 us for P = 6: nearly all of it is latency and the exchange of tiles between threads. The
-kernels of `gradient`, which hand a, dz and G on through memory, took 1080 us for either.
+kernels of `stored`, which hand a, dz and G on through memory, took 1080 us for either.
 
 Every sum is made in a fixed order: no atomics, and nothing depends on how many models there are.
 

@@ -10,7 +10,7 @@ because the matrix units take h a tile at a time (one tile of 64 x 512 spills hu
 registers and ran 4 times slower) and because H then need not be a power of two. z and everything
 of the family is (BB, NP) or smaller.
 
-Recomputed: nothing; there is no gradient here (see `gradient`).
+Recomputed: nothing; there is no gradient here (see `stored`).
 
 Traffic, in elements for each model: plain torch writes and reads a, psi and h, 6 B D H in all,
 and z. These kernels read x (B D), write B or B D numbers, and read the weights once a block,
@@ -23,7 +23,7 @@ of z twice, see `tiling`.
 
 Where it stops being the right choice: few rows (fewer blocks than multiprocessors leave the chip
 idle, since a block's walk is sequential), and H past what the registers hold, `ON_CHIP_HIDDEN` in
-`gpu`. There the stored path of `gradient` serves.
+`api`. There the path of `stored` serves.
 
 Precision: "bf16" and "tf32" round h and V once; "exact" splits each into a part of TF32 precision
 and a remainder and adds three products (tf32x3), which leaves float32's own error. "bf16
