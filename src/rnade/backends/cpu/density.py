@@ -186,41 +186,17 @@ def density(functions, parameters, arrays, sizes, room, flags, m, low, high):
             for r in range(0, R4, STRIP):
                 for t in range(n):
                     before = ones if i + t == 0 else xs + (i + t - 1) * R16
-                    call(
-                        advance,
-                        (
-                            at(work, before + r),
-                            at(work, w + t * width),
-                            at(rho, order[i + t]),
-                            at(work, a + r * width),
-                            at(work, h + t * size + r * width),
-                            min(STRIP, R4 - r),
-                            width,
-                        ),
-                    )
+                    step = (at(work, before + r), at(work, w + t * width), at(rho, order[i + t]))
+                    state = (at(work, a + r * width), at(work, h + t * size + r * width))
+                    call(advance, (*step, *state, min(STRIP, R4 - r), width))
             for t in range(n):
                 d = order[i + t]
                 ahead = at(V, order[min(i + t + 1, D - 1)] * H * columns)
                 outputs(functions, V, b, sizes, d, R, work, h + t * size, z, one, ahead)
                 own = at(work, xs + (i + t) * R16)
-                call(
-                    epilogue,
-                    (
-                        at(work, z),
-                        own,
-                        own,
-                        at(log_floor, d) if flags & FLOOR else 0,
-                        at(work, log_p),
-                        0,
-                        0,
-                        0,
-                        at(work, scratch),
-                        R16,
-                        P,
-                        output_stride(P),
-                        flags,
-                    ),
-                )
+                given = (at(work, z), own, own, at(log_floor, d) if flags & FLOOR else 0)
+                found = (at(work, log_p), 0, 0, 0, at(work, scratch))
+                call(epilogue, (*given, *found, R16, P, output_stride(P), flags))
                 for r in range(R):
                     terms[(start + r) * D + d] = work[log_p + r]
 
@@ -256,38 +232,16 @@ def sample(functions, parameters, arrays, sizes, room, flags, m, low, high):
     copy_row(at(c, 0), H, width, work, w)
     for i in range(D):
         d = order[i]
-        call(
-            advance,
-            (
-                at(work, drawn),
-                at(work, w),
-                at(rho, d),
-                at(work, a),
-                at(work, h),
-                R4,
-                width,
-            ),
-        )
+        step = (at(work, drawn), at(work, w), at(rho, d))
+        call(advance, (*step, at(work, a), at(work, h), R4, width))
         ahead = at(V, order[min(i + 1, D - 1)] * H * columns)
         outputs(functions, V, b, sizes, d, R, work, h, z, one, ahead)
         for r in range(R):
             work[u + r] = uniform[r * D + d]
             work[e + r] = noise[r * D + d]
-        call(
-            draw,
-            (
-                at(work, z),
-                at(work, u),
-                at(work, e),
-                at(log_floor, d) if flags & FLOOR else 0,
-                at(work, drawn),
-                at(work, scratch),
-                R16,
-                P,
-                output_stride(P),
-                flags,
-            ),
-        )
+        given = (at(work, z), at(work, u), at(work, e), at(log_floor, d) if flags & FLOOR else 0)
+        found = (at(work, drawn), at(work, scratch))
+        call(draw, (*given, *found, R16, P, output_stride(P), flags))
         for r in range(R):
             x[r * D + d] = work[drawn + r]
         copy_row(at(W, i * H), H, width, work, w)

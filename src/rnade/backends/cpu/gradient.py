@@ -181,24 +181,10 @@ def gradient(functions, parameters, arrays, sizes, room, flags, want, m, low, hi
                 for r in range(R):
                     work[weight + r] = weights[(start + r) * w_terms + d % w_terms]
             clear(work, sums, P * LANES)
-            call(
-                epilogue,
-                (
-                    at(work, z),
-                    at(work, xs + i * R16),
-                    at(work, weight),
-                    at(log_floor, d) if flags & FLOOR else 0,
-                    at(work, log_p),
-                    at(work, dz),
-                    at(work, sums),
-                    at(work, own_dx),
-                    at(work, scratch),
-                    R16,
-                    P,
-                    output_stride(P),
-                    flags,
-                ),
-            )
+            floor = at(log_floor, d) if flags & FLOOR else 0
+            given = (at(work, z), at(work, xs + i * R16), at(work, weight), floor)
+            found = (at(work, log_p), at(work, dz), at(work, sums), at(work, own_dx))
+            call(epilogue, (*given, *found, at(work, scratch), R16, P, output_stride(P), flags))
             for r in range(R):
                 value += work[weight + r] * work[log_p + r]
             for k in range(P):
@@ -243,23 +229,15 @@ def gradient(functions, parameters, arrays, sizes, room, flags, want, m, low, hi
             clear(work, parts, LANES)
             for r in range(0, R4, SUMMED_ROWS):
                 clear(work, dw, width)
-                call(
-                    retreat,
-                    (
-                        at(work, values + r),
-                        at(work, w),
-                        rho_at,
-                        rho_before,
-                        at(work, dh + r * width),
-                        at(work, a + r * width),
-                        at(work, da + r * width),
-                        at(work, h + r * width),
-                        at(work, dw),
-                        at(work, parts),
-                        min(R4 - r, SUMMED_ROWS),
-                        width,
-                    ),
+                before = (at(work, values + r), at(work, w), rho_at, rho_before)
+                row, n = r * width, min(R4 - r, SUMMED_ROWS)
+                state = (
+                    at(work, dh + row),
+                    at(work, a + row),
+                    at(work, da + row),
+                    at(work, h + row),
                 )
+                call(retreat, (*before, *state, at(work, dw), at(work, parts), n, width))
                 if i > begin:
                     for t in range(H):
                         dW[j * H + t] += work[dw + t]
