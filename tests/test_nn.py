@@ -85,6 +85,18 @@ def test_conditionals_one_after_the_other_are_those_of_each_dimension(name):
     assert met == module.order[0].tolist()
 
 
+@pytest.mark.parametrize("name", TIED_MODULES)
+def test_conditionals_do_not_depend_on_how_many_are_computed_at_a_time(name, monkeypatch):
+    module = make_module(name, 4)
+    x = make_rows(module, 5)
+    ((columns, block),) = module.conditional_blocks(x)
+    assert columns == module.order[0].tolist()
+    monkeypatch.setattr("rnade.nn.autoregressive._ELEMENTS", 1)
+    assert [d for d, _ in module.conditional_blocks(x)] == [[d] for d in columns]
+    for at, (d, conditional) in enumerate(module.conditionals(x)):
+        torch.testing.assert_close(conditional.cdf(x[:, d]), block.cdf(x[:, columns])[:, at])
+
+
 def test_conditionals_are_of_one_model():
     with pytest.raises(ValueError, match="bank of 2"):
         next(RNADEModule(3, 2, n_models=2).conditionals(torch.zeros(1, 3)))

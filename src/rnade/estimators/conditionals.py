@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
@@ -70,12 +71,15 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         rng = make_rng(random_state)
         below, above = self._reach()
         u: Array = np.empty_like(X)
-        for rows, d, x, conditional in self._conditionals(X, int(rng.randint(2**31 - 1))):
-            upper = conditional.cdf(x + above[d]).cpu().numpy()
-            u[rows, d] = upper
-            if below[d] + above[d] > 0:
-                lower = conditional.cdf(x - below[d]).cpu().numpy()
-                u[rows, d] = lower + (upper - lower) * rng.uniform(size=len(lower))
+        for cells, x, conditional in self._conditionals(X, int(rng.randint(2**31 - 1))):
+            columns = cells[1][0]
+            upper = conditional.cdf(x + torch.from_numpy(above[columns]).to(x)).cpu().numpy()
+            u[cells] = upper
+            wide = below[columns] + above[columns] > 0
+            if wide.any():
+                lower = conditional.cdf(x - torch.from_numpy(below[columns]).to(x)).cpu().numpy()
+                drawn = rng.uniform(size=(wide.sum(), len(x))).T
+                u[cells[0], columns[wide]] = lower[:, wide] + (upper - lower)[:, wide] * drawn
         return u
 
     def conditional_quantiles(
@@ -104,9 +108,12 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         shares = [float(share) for share in np.atleast_1d(np.asarray(q))]
         wanted = np.ones(X.shape, dtype=bool) if where is None else where
         Z = np.full((len(shares), *X.shape), np.nan)
-        for rows, d, _, conditional in self._conditionals(X, seed=0):
-            for i, share in enumerate(shares if wanted[rows, d].any() else []):
-                Z[i, rows, d] = conditional.quantile(share).cpu().numpy()
+        for cells, _, conditional in self._conditionals(X, seed=0):
+            at = wanted[cells]
+            rows, columns = (index[at] for index in np.broadcast_arrays(*cells))
+            few = conditional[torch.from_numpy(at)]
+            for i, share in enumerate(shares if at.any() else []):
+                Z[i, rows, columns] = few.quantile(share).cpu().numpy()
         values = np.where(wanted, self.standardiser_.inverse(Z), np.nan)
         return values if np.ndim(q) else np.asarray(values[0])
 
@@ -123,24 +130,28 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
 
     def _conditionals(
         self, X: Array, seed: int
-    ) -> Iterator[tuple[NDArray[np.int64], int, Tensor, Conditional]]:
-        """For some rows at a time and each column: its standardised values and conditionals.
+    ) -> Iterator[tuple[tuple[NDArray[np.int64], NDArray[np.int64]], Tensor, Conditional]]:
+        """For some rows and columns at a time: where, standardised values, conditionals.
 
         Models of an average have orders of their own. There each row is given to one of them,
         drawn by how likely it is that the row came from it: if the average is right, so are the
         conditionals of the model drawn.
+
+        Yields
+        ------
+        (array of shape (n, 1), array of shape (1, k)), Tensor of shape (n, k), Conditional
+            Rows and columns, as NumPy indexes cells; one density for each cell.
         """
         module = self.module_
+        averaged = isinstance(module, EnsembleModule)
         generator = Generator(module.device).manual_seed(seed)
         for start in range(0, len(X), _CHUNK_ROWS):
             x = self._standardised(module, X[start : start + _CHUNK_ROWS])
-            if not isinstance(module, EnsembleModule):
-                rows = np.arange(start, start + len(x))
-                yield from ((rows, d, x[:, d], one) for d, one in module.conditionals(x))
-                continue
-            chosen = module.choose_members(x, generator)
+            none = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+            chosen = module.choose_members(x, generator) if averaged else none
             for m in sorted(set(chosen.tolist())):
-                at = (chosen == m).nonzero().flatten()
-                rows = start + at.cpu().numpy()
-                for d, conditional in module.member(m).conditionals(x[at]):
-                    yield rows, d, x[at, d], conditional
+                at = (chosen == m).nonzero()
+                member = module.member(m) if averaged else module
+                for columns, conditional in member.conditional_blocks(x[at[:, 0]]):
+                    cells = start + at.cpu().numpy(), np.array([columns])
+                    yield cells, x[at, columns], conditional

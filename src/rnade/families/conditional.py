@@ -1,6 +1,7 @@
 """One-dimensional conditionals as objects, for looking at p(x_d | x_<d) itself."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -16,20 +17,26 @@ _HALVINGS = 60
 
 @dataclass(frozen=True)
 class Conditional:
-    """Densities p(x_d | x_<d), one for each row given.
+    """Densities p(x_d | x_<d), one for each row given, or for each cell of several columns.
 
     Attributes
     ----------
     family : AbstractFamily
-    z : Tensor of shape (B, P)
+    z : Tensor of shape (B, P), or (B, D, P)
         The network's outputs for this dimension.
-    log_floor : Tensor that broadcasts to (B,), or None
+    log_floor : Tensor that broadcasts to (B,) or (B, D), or None
         Logarithm of the smallest scale allowed.
     """
 
     family: AbstractFamily
     z: Tensor
     log_floor: Tensor | None = None
+
+    def __getitem__(self, where: Any) -> "Conditional":
+        """The densities of some rows or cells, with an index or a mask as tensors take it."""
+        floor = self.log_floor
+        floor = None if floor is None else floor.expand(self.z.shape[:-1])[where]
+        return Conditional(self.family, self.z[where], floor)
 
     def log_prob(self, x: Float[Tensor, "*N B"]) -> Float[Tensor, "*N B"]:
         """Log density in nats of one value for each row; leading axes hold several values."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from rnade.backends import dispatch, vectorised
@@ -14,6 +14,10 @@ from rnade.families import AbstractFamily, Conditional
 from rnade.nn.bank import AbstractTrainable
 from rnade.nn.chain import AbstractChain
 from rnade.nn.orders import Order, make_order
+
+# Numbers of hidden units and outputs at a time in `conditionals`: of few rows several columns,
+# instead of thousands of tiny products for which threads wait for each other.
+_ELEMENTS = 2**21
 
 
 class AbstractAutoregressive(AbstractChain, AbstractTrainable):
@@ -75,29 +79,31 @@ class AbstractAutoregressive(AbstractChain, AbstractTrainable):
         spec = self._spec(scale_mean_gradient)
         return dispatch.weighted_log_likelihood(batch, self.tied_parameters(), spec)
 
-    def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
+    def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[list[int], Conditional]]:
         # The activations are carried along, so that all D cost little more than the last and
         # nothing of size B x D x H is stored.
         parameters = self.tied_parameters()
-        a = parameters.c.expand(len(x), -1)
-        for d in self.order[0].tolist():
-            yield d, self._from_activations(d, a, parameters)
-            a = a + x[:, d, None] * parameters.W[0, d]
+        a = parameters.c[0].expand(1, len(x), -1)
+        size = _ELEMENTS // max(1, len(x) * sum(parameters.V.shape[-2:]))
+        for block in torch.split(self.order[0], max(1, size)):
+            steps = x.T[block, :, None] * parameters.W[0, block, None]
+            a = torch.cat([a[-1:], steps]).cumsum(0)
+            yield block.tolist(), self._from_activations(block, a[:-1], parameters)
 
     def _conditional(self, position: int, x_before: Tensor, model: int = 0) -> Conditional:
         parameters, order = self.tied_parameters(), self.order[model]
         a = parameters.c[model] + x_before @ parameters.W[model, order[:position]]
-        return self._from_activations(int(order[position]), a, parameters)
+        return self._from_activations(order[position, None], a[None], parameters)[:, 0]
 
     def _from_activations(
-        self, d: int, a: Float[Tensor, "B H"], parameters: Parameters
+        self, at: Int[Tensor, " k"], a: Float[Tensor, "k B H"], parameters: Parameters
     ) -> Conditional:
-        """The density of dimension d of the only model, from the activations before it."""
+        """The densities of k dimensions of the only model, from the activations before each."""
         _, _, rho, V, b, log_floor, U, u = parameters
-        u_d = None if u is None else u[:, :, d]
-        (h,) = vectorised.hidden((rho[0, d] * a)[None], self.activation, U, u_d)
-        floor = None if log_floor is None else log_floor[0, d]
-        return Conditional(self.family, h @ V[0, d] + b[0, d], floor)
+        u_at = None if u is None else u[:, :, at]
+        (h,) = vectorised.hidden((rho[0, at, None, None] * a)[None], self.activation, U, u_at)
+        z = (h @ V[0, at] + b[0, at, None]).transpose(0, 1)
+        return Conditional(self.family, z, None if log_floor is None else log_floor[0, at])
 
     def signature(self) -> list[str]:
         return [self.backend, *super().signature()]

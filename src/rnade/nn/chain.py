@@ -87,15 +87,32 @@ class AbstractChain(AbstractDensity):
         int, Conditional
             In the model's order.
         """
+        for columns, block in self.conditional_blocks(x):
+            yield from ((d, block[:, i]) for i, d in enumerate(columns))
+
+    def conditional_blocks(
+        self, x: Float[Tensor, "B D"]
+    ) -> Iterator[tuple[list[int], Conditional]]:
+        """The same as `conditionals`, with as many dimensions at a time as are computed together.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, D)
+
+        Yields
+        ------
+        list of k int, Conditional
+            In the model's order; one density for each of (B, k) cells.
+        """
         if self.n_models != 1:
             raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
         (x,) = self._checked(x)
         yield from self._conditionals(x)
 
-    def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
+    def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[list[int], Conditional]]:
         order = self.order[0]
         for position, d in enumerate(order.tolist()):
-            yield d, self._conditional(position, x[:, order[:position]])
+            yield [d], self._conditional(position, x[:, order[:position]])[:, None]
 
     @abc.abstractmethod
     def _log_conditionals(self, batch: Batch) -> Float[Tensor, "M B D"]:

@@ -105,7 +105,7 @@ class AbstractGaussianMixture(AbstractChain):
     def _conditional(self, position: int, x_before: Tensor, model: int = 0) -> Conditional:
         return self._given(self.covariance_factor()[model], model, position, x_before)
 
-    def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[int, Conditional]]:
+    def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[list[int], Conditional]]:
         (L,), (mu,) = self.covariance_factor(), self.mu
         y = torch.linalg.solve_triangular(L, (x - mu[:, None]).mT, upper=False)  # (K, D, B)
         log_scale = L.diagonal(dim1=-2, dim2=-1).log()[..., None]  # (K, D, 1)
@@ -114,7 +114,7 @@ class AbstractGaussianMixture(AbstractChain):
         for d in range(self.n_dimensions):
             mean = mu[:, d, None] + (L[:, d, None, :d] @ y[:, :d])[:, 0]
             z = torch.cat([log_weight, mean, log_scale[:, d].expand_as(mean)])  # (3 K, B)
-            yield d, Conditional(GaussianMixture(self.n_components), z.T)
+            yield [d], Conditional(GaussianMixture(self.n_components), z.T[:, None])
             log_weight = log_weight + log_terms[:, d]
 
     def _given(self, L: Tensor, model: int, d: int, x_before: Tensor) -> Conditional:
