@@ -18,6 +18,7 @@ from rnade.evaluation import Calibration
 from rnade.exceptions import SpikeWarning, TrainingWarning
 from rnade.families import Conditional
 from rnade.report import render, study
+from rnade.report.asked import Rows
 from rnade.report.calibration import column_calibration
 from rnade.report.oddness import threshold
 from rnade.report.references import IndependentBits, IndependentMixtures, gaussian_log_density
@@ -29,7 +30,6 @@ from rnade.report.resemblance import (
     pairs,
     rank_correlation,
 )
-from rnade.report.rows import Rows
 from rnade.report.words import MINUS
 from tests.weather import make_weather
 

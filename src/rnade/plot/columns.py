@@ -8,8 +8,9 @@ import numpy as np
 from rnade.columns import column_names
 from rnade.plot.base import MODEL, ODD, QUIET, REAL, AbstractDisplay, draw_each
 from rnade.report.asked import Asked
-from rnade.report.calibration import N_BINS, ColumnCalibration, column_calibration
-from rnade.report.resemblance import Marginal, marginal
+from rnade.report.calibration import N_BINS, ColumnCalibration, calibrations
+from rnade.report.resemblance import Marginal
+from rnade.report.resemblance import marginals as marginals_of
 
 
 class CalibrationDisplay(AbstractDisplay[ColumnCalibration]):
@@ -20,7 +21,8 @@ class CalibrationDisplay(AbstractDisplay[ColumnCalibration]):
         cls, estimator: Any, X: Any, column: str | int, *, random_state: Any = 0, ax: Any = None
     ) -> Self:
         """Draw the calibration of one column; parameters are those of `rnade.plot.calibration`."""
-        (found,) = _calibrations(estimator, X, [column], random_state)
+        at = positions(estimator, [column])
+        (found,) = calibrations(Asked.of(estimator, X), slice(None), at, random_state)
         return cls(found).plot(ax)
 
     def _draw(self, ax: Any) -> None:
@@ -51,7 +53,8 @@ class MarginalDisplay(AbstractDisplay[Marginal]):
         ax: Any = None,
     ) -> Self:
         """Draw one column; parameters are those of `rnade.plot.marginals`."""
-        (found,) = _marginals(estimator, X, [column], n_samples, random_state)
+        sampled = estimator.sample(n_samples, random_state=random_state)
+        (found,) = marginals_of(Asked.of(estimator, X), sampled, positions(estimator, [column]))
         return cls(found).plot(ax)
 
     def _draw(self, ax: Any) -> None:
@@ -88,7 +91,8 @@ def calibration(
     -------
     matplotlib Axes, or an array of them
     """
-    found = _calibrations(estimator, X, columns, random_state)
+    at = positions(estimator, columns)
+    found = calibrations(Asked.of(estimator, X), slice(None), at, random_state)
     return draw_each([CalibrationDisplay(column) for column in found], ax)
 
 
@@ -119,7 +123,8 @@ def marginals(
     -------
     matplotlib Axes, or an array of them
     """
-    found = _marginals(estimator, X, columns, n_samples, random_state)
+    sampled = estimator.sample(n_samples, random_state=random_state)
+    found = marginals_of(Asked.of(estimator, X), sampled, positions(estimator, columns))
     return draw_each([MarginalDisplay(column) for column in found], ax)
 
 
@@ -138,27 +143,3 @@ def positions(estimator: Any, columns: Sequence[str | int] | None) -> list[int]:
             raise ValueError(f"Expected a column from 0 to {len(names) - 1}; got {column}.")
         found.append(column % len(names))
     return found
-
-
-def _calibrations(
-    estimator: Any, X: Any, columns: Sequence[str | int] | None, random_state: Any
-) -> list[ColumnCalibration]:
-    asked = Asked.of(estimator, X)
-    U = estimator.pit(asked.given, random_state=random_state)
-    return [column_calibration(asked.names[d], U[:, d]) for d in positions(estimator, columns)]
-
-
-def _marginals(
-    estimator: Any,
-    X: Any,
-    columns: Sequence[str | int] | None,
-    n_samples: int,
-    random_state: Any,
-) -> list[Marginal]:
-    asked = Asked.of(estimator, X)
-    at = positions(estimator, columns)
-    sampled = estimator.sample(n_samples, random_state=random_state)
-    return [
-        marginal(asked.names[d], asked.values[:, d], sampled[:, d], float(asked.steps[d]))
-        for d in at
-    ]

@@ -8,13 +8,7 @@ import numpy as np
 from rnade.columns import as_values, column_names
 from rnade.plot.base import MODEL, QUIET, REAL, AbstractDisplay, as_function, pyplot
 from rnade.plot.columns import positions
-from rnade.report.resemblance import (
-    Correlation,
-    Pairs,
-    most_dependent,
-    mutual_information,
-    rank_correlation,
-)
+from rnade.report.resemblance import Correlation, Pairs, most_dependent, mutual_information
 from rnade.report.resemblance import pairs as points_of_pairs
 
 
@@ -118,9 +112,9 @@ class CorrelationDisplay(AbstractDisplay[Correlation]):
         random_state : int, RandomState instance or None
         ax : matplotlib Axes, optional
         """
-        real = rank_correlation(as_values(estimator, X))
-        sampled = rank_correlation(estimator.sample(n_samples, random_state=random_state))
-        return cls(Correlation(column_names(estimator), real, sampled)).plot(ax)
+        sampled = estimator.sample(n_samples, random_state=random_state)
+        found = Correlation.of(column_names(estimator), as_values(estimator, X), sampled)
+        return cls(found).plot(ax)
 
     def _draw(self, ax: Any) -> None:
         i, j = np.triu_indices(len(self.found.columns), 1)

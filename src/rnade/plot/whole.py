@@ -35,8 +35,7 @@ class LearningCurveDisplay(AbstractDisplay[LearningCurve]):
     def _draw(self, ax: Any) -> None:
         found = self.found
         ax.plot(found.epochs, found.train, color=QUIET, label="rows it learned from")
-        held_out = [np.nan if score is None else score for score in found.held_out]
-        ax.plot(found.epochs, held_out, color=MODEL, label="rows that stop training")
+        ax.plot(found.epochs, found.held_out, color=MODEL, label="rows that stop training")
         ax.axvline(found.best_epoch, color=QUIET, lw=1, ls="--")
         ax.set(xlabel="epoch", ylabel="log-likelihood, nats a row")
         ax.legend()

@@ -1,36 +1,66 @@
 """A model and the table it is asked about, with what every part of the study needs of them."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rnade.columns import Resolution, as_fitted, as_values, column_names
-from rnade.report.fitted import is_binary
-from rnade.report.references import IndependentBits, IndependentMixtures, gaussian_log_density
-from rnade.report.rows import Rows
 from rnade.typing import Array
 
-# Fewer rows than this to fit a reference to, and there is none.
-_LEAST_REFERENCE_ROWS = 10
+Index = NDArray[np.int64]
+Role = Literal["fitted", "other", "unknown"]
 
 
 @dataclass(frozen=True)
-class ReferenceScores:
-    """Log densities of the judged rows under the plain models.
+class Rows:
+    """The rows of a table by what the model knows of them.
 
     Attributes
     ----------
-    gaussian : array of shape (n,), or None
-        None for bits, and where the covariance of as many columns as rows would be singular.
-    alone : array of shape (n, D)
-        Of each column by itself.
-    of_bits : bool
+    role : "fitted", "other" or "unknown"
+        Whether this is the very table that was fitted; "unknown" if the model does not remember.
+    judged : array of int
+        Rows by which the model is judged: those that it held out, or all of another table.
+    folds : list of (array of int, array of int)
+        Rows to fit a reference model to, and rows to score with it. Together the latter are the
+        judged rows, so that every reference is judged by rows it was not fitted to.
+    seen : array of bool, shape (N,), or None
+        Whether the model learned from each row; None where that is not known.
     """
 
-    gaussian: Array | None
-    alone: Array
-    of_bits: bool
+    role: Role
+    judged: Index
+    folds: list[tuple[Index, Index]]
+    seen: NDArray[np.bool_] | None
+
+    @classmethod
+    def of(cls, estimator: Any, X: Array, *, seed: int = 0) -> "Rows":
+        """Look at what the model remembers of the table that it was fitted to.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X : array of shape (N, D)
+        seed : int
+            Of the split in two halves where the table is another one.
+        """
+        n = len(X)
+        fitted = getattr(estimator, "fitted_rows_", None)
+        if fitted is not None and fitted.are(X):
+            held_out = np.zeros(n, dtype=bool)
+            held_out[fitted.held_out] = True
+            judged, learned = np.flatnonzero(held_out), np.flatnonzero(~held_out)
+            again = hasattr(estimator, "retrain_history_")
+            seen = np.ones(n, dtype=bool) if again else ~held_out
+            return cls("fitted", judged, [(learned, judged)], seen)
+        role: Role = "unknown" if fitted is None else "other"
+        unseen = None if fitted is None else np.zeros(n, dtype=bool)
+        shuffled = np.random.default_rng(seed).permutation(n).astype(np.int64)
+        one, other = np.sort(shuffled[: n // 2]), np.sort(shuffled[n // 2 :])
+        folds = [(one, other), (other, one)] if n > 1 else []
+        return cls(role, np.arange(n), folds, unseen)
 
 
 @dataclass(frozen=True)
@@ -73,48 +103,24 @@ class Asked:
         return cls(estimator, column_names(estimator), X, values, rows, steps)
 
     @property
-    def given(self) -> Any:
-        """All rows, with the column names that the model knows."""
-        return as_fitted(self.estimator, self.X)
-
-    @property
     def order(self) -> list[int] | None:
         """Which column comes first, second and so on in the model; None if it has no one order."""
         module = getattr(self.estimator, "module_", None)
         order = getattr(module, "order", None)
         return None if order is None else list(map(int, order[0]))
 
+    def given(self, rows: Any = slice(None)) -> Any:
+        """Rows with the column names that the model knows; all of them by default."""
+        return as_fitted(self.estimator, self.X[rows])
+
     def scored(self) -> tuple[Array | None, Array]:
         """Each column's terms, if the model has them, and each row's log density: all, once."""
         if not hasattr(self.estimator, "log_conditionals"):
-            return None, np.asarray(self.estimator.score_samples(self.given))
-        terms = np.asarray(self.estimator.log_conditionals(self.given))
+            return None, np.asarray(self.estimator.score_samples(self.given()))
+        terms = np.asarray(self.estimator.log_conditionals(self.given()))
         return terms, terms.sum(axis=1)
 
-    def reference_scores(self) -> ReferenceScores | None:
-        """Fit the plain models and score the judged rows; None if there are too few rows."""
-        folds, judged, values = self.rows.folds, self.rows.judged, self.values
-        enough = all(len(learned) >= _LEAST_REFERENCE_ROWS for learned, _ in folds)
-        if not folds or not enough or len(judged) < 2:
-            return None
-        alone, joint = np.empty_like(values), np.empty(len(values))
-        if is_binary(self.estimator):
-            for learned, scored in folds:
-                alone[scored] = IndependentBits.fit(values[learned]).log_densities(values[scored])
-            return ReferenceScores(None, alone[judged], of_bits=True)
-        floors = self._floors()
-        regular = all(len(learned) > len(self.names) for learned, _ in folds)
-        for learned, scored in folds:
-            mixtures = IndependentMixtures.fit(values[learned], floors)
-            alone[scored] = mixtures.log_densities(values[scored])
-            if regular:
-                joint[scored] = gaussian_log_density(values[learned], values[scored])
-        return ReferenceScores(joint[judged] if regular else None, alone[judged], of_bits=False)
 
-    def _floors(self) -> Array:
-        """Smallest deviation of a component, in units of the column's, as in the model."""
-        floor = getattr(self.estimator, "sigma_floor", "auto")
-        if isinstance(floor, str):
-            deviation = self.values.std(axis=0)
-            return Resolution(self.steps).floors(np.where(deviation > 0, deviation, 1.0))
-        return np.full(len(self.names), float(floor))
+def is_binary(estimator: Any) -> bool:
+    """Whether a model is of bits: such models have a threshold, which may be None."""
+    return hasattr(estimator, "binarize")

@@ -1,11 +1,14 @@
 """Whether each column is calibrated, by the probability integral transform."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from scipy.stats import binom
 
+from rnade.report.asked import Asked
 from rnade.typing import Array
 
 N_BINS = 20
@@ -44,14 +47,7 @@ class ColumnCalibration:
 
 
 def column_calibration(column: str, u: Array) -> ColumnCalibration:
-    """Compare one column's transformed values with the uniform distribution.
-
-    Parameters
-    ----------
-    column : str
-    u : array of shape (n,)
-        From 0 to 1.
-    """
+    """Compare one column's transformed values, from 0 to 1, with the uniform distribution."""
     n = len(u)
     counts = np.histogram(u, bins=N_BINS, range=(0.0, 1.0))[0].astype(np.float64)
     low, high = _band(n)
@@ -78,6 +74,9 @@ def _band(n: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def calibrate(names: list[str], U: Array) -> list[ColumnCalibration]:
-    """Give every column's calibration, in the order of the columns."""
-    return [column_calibration(name, u) for name, u in zip(names, U.T, strict=True)]
+def calibrations(
+    asked: Asked, rows: Any, columns: Iterable[int], random_state: Any
+) -> list[ColumnCalibration]:
+    """Give the calibration of columns, by some of the rows."""
+    U = asked.estimator.pit(asked.given(rows), random_state=random_state)
+    return [column_calibration(asked.names[d], U[:, d]) for d in columns]

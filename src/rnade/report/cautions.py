@@ -2,20 +2,19 @@
 
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from rnade.evaluation import MeanScore, mean_score
 from rnade.report.asked import Asked
 from rnade.report.calibration import LEAST_JUDGED
-from rnade.report.dependence import Gain
-from rnade.report.fitted import Fitted, ScoreLine
-from rnade.report.rows import Rows
+from rnade.report.findings import Caution, Findings
+from rnade.report.fitted import Fitted
 from rnade.report.words import listed, number, percent, plural, quoted
 from rnade.typing import Array
 
@@ -30,31 +29,33 @@ TOO_MANY_ODD = 3.0
 _FEW_HELD_OUT = 100
 
 
-@dataclass(frozen=True)
-class Caution:
-    """Something to know before trusting the page.
+def look_for_cautions(asked: Asked, scores: Array, found: Findings) -> list[Caution]:
+    """Look for everything that could mislead a reader, the most serious first.
 
-    Attributes
+    Parameters
     ----------
-    kind : str
-        One word for programs: "worse-than-gaussian", "unlike", "overfit", "leak", "spike",
-        "rounded", "repeated", "outside", "few", "short", "skipped", "rows".
-    severity : "serious", "mind" or "note"
-    title, text : str
-        For people.
+    asked : Asked
+    scores : array of shape (N,)
+        Log densities of all rows.
+    found : Findings
+        Without cautions.
     """
-
-    kind: str
-    severity: Literal["serious", "mind", "note"]
-    title: str
-    text: str
-
-    @classmethod
-    def of(cls, kind: str, variant: str = "", **values: str) -> "Caution":
-        """Fill in the words of a kind of caution, or of a variant of it."""
-        said = _words()[kind + variant]
-        title, text = (said[name].format(**values) for name in ("title", "text"))
-        return cls(kind, said["severity"], title, text)
+    fitted = found.fitted
+    cautions = [
+        *_scores(found),
+        *_unknown_rows(asked, fitted),
+        *_overfitting(asked, fitted, scores),
+    ]
+    if not fitted.binary:
+        cautions += [
+            *_leaks(asked, found),
+            *_outside(asked),
+            *_spikes_and_rounding(asked, fitted),
+            *_duplicate_rows(asked),
+        ]
+    cautions += _training(fitted)
+    rank = {"serious": 0, "mind": 1, "note": 2}
+    return sorted(cautions, key=lambda caution: rank[caution.severity])
 
 
 @cache
@@ -62,78 +63,44 @@ def _words() -> dict[str, Any]:
     return tomllib.loads(files("rnade.report").joinpath("cautions.toml").read_text("utf-8"))
 
 
-def look_for_cautions(
-    asked: Asked,
-    fitted: Fitted,
-    scores: Array,
-    compared: list[ScoreLine],
-    found_gains: list[Gain],
-    share_odd: float,
-) -> list[Caution]:
-    """Look for everything that could mislead a reader, the most serious first.
-
-    Parameters
-    ----------
-    asked : Asked
-    fitted : Fitted
-    scores : array of shape (N,)
-        Log densities of all rows.
-    compared : list of ScoreLine
-    found_gains : list of Gain
-    share_odd : float
-        Share of the rows with a p-value of at most 1 %.
-    """
-    rows = asked.rows
-    found = [
-        *_worse_than_a_gaussian(compared),
-        *_unlike(rows, share_odd),
-        *_unknown_rows(rows, fitted),
-        *_overfitting(fitted, rows, scores),
-        *([] if fitted.binary else _of_real_columns(asked, fitted, found_gains)),
-        *_training(fitted),
-    ]
-    rank = {"serious": 0, "mind": 1, "note": 2}
-    return sorted(found, key=lambda caution: rank[caution.severity])
+def _caution(kind: str, variant: str = "", **values: str) -> Caution:
+    """Fill in the words of a kind of caution, or of a variant of it."""
+    said = _words()[kind + variant]
+    title, text = (said[name].format(**values) for name in ("title", "text"))
+    return Caution(kind, said["severity"], title, text)
 
 
-def _of_real_columns(asked: Asked, fitted: Fitted, found_gains: list[Gain]) -> Iterator[Caution]:
-    yield from _leaks(fitted, asked.values, found_gains)
-    yield from _outside(asked)
-    yield from _spikes_and_rounding(asked, fitted)
-    yield from _duplicate_rows(asked)
-
-
-def _worse_than_a_gaussian(scores: list[ScoreLine]) -> Iterator[Caution]:
-    for line in scores[1:]:
+def _scores(found: Findings) -> Iterator[Caution]:
+    """A simpler model that does better, and rows that the model does not expect."""
+    for line in found.scores[1:]:
         lead = line.lead
         if lead is not None and lead.mean < -2 * lead.standard_error:
             less, error = number(-lead.mean), number(lead.standard_error)
-            yield Caution.of("worse-than-gaussian", model=line.model, lead=less, error=error)
+            yield _caution("worse-than-gaussian", model=line.model, lead=less, error=error)
+    share = next(t.share for t in found.oddness.thresholds if t.level == 0.01)
+    if found.table.role != "fitted" and share > 0.01 * TOO_MANY_ODD:
+        yield _caution("unlike", share=percent(share))
 
 
-def _unlike(rows: Rows, share_odd: float) -> Iterator[Caution]:
-    if rows.role != "fitted" and share_odd > 0.01 * TOO_MANY_ODD:
-        yield Caution.of("unlike", share=percent(share_odd))
-
-
-def _unknown_rows(rows: Rows, fitted: Fitted) -> Iterator[Caution]:
+def _unknown_rows(asked: Asked, fitted: Fitted) -> Iterator[Caution]:
+    rows = asked.rows
     if rows.role == "unknown":
-        yield Caution.of("rows")
+        yield _caution("rows")
     elif rows.role == "fitted" and rows.seen is not None and rows.seen.all():
         unseen = number(fitted.stored_score.mean) if fitted.stored_score else "?"
-        yield Caution.of("rows", "-all-seen", unseen=unseen)
+        yield _caution("rows", "-all-seen", unseen=unseen)
 
 
-def _overfitting(fitted: Fitted, rows: Rows, scores: Array) -> Iterator[Caution]:
+def _overfitting(asked: Asked, fitted: Fitted, scores: Array) -> Iterator[Caution]:
     """Compare the fitted model's scores of the rows it learned from with those held out."""
-    learned, held_out = _learned_and_held_out(fitted, rows, scores)
+    learned, held_out = _learned(asked, fitted, scores), fitted.stored_score
     if learned is None or held_out is None:
         return
     gap = learned.mean - held_out.mean
     error = math.hypot(learned.standard_error, held_out.standard_error)
     # Beyond what chance explains, and more than a little for each column.
     if gap > 3 * error and gap > 0.03 * len(fitted.columns):
-        yield Caution.of(
+        yield _caution(
             "overfit",
             learned=number(learned.mean),
             held_out=number(held_out.mean),
@@ -142,29 +109,25 @@ def _overfitting(fitted: Fitted, rows: Rows, scores: Array) -> Iterator[Caution]
         )
 
 
-def _learned_and_held_out(
-    fitted: Fitted, rows: Rows, scores: Array
-) -> tuple[MeanScore | None, MeanScore | None]:
-    """Scores of rows that the model learned from, and of rows when they were unseen."""
-    stored, curve = fitted.stored_score, fitted.curve
+def _learned(asked: Asked, fitted: Fitted, scores: Array) -> MeanScore | None:
+    """Score of the rows that the model learned from; of another table, what training told."""
+    rows, curve = asked.rows, fitted.curve
     if rows.role == "fitted" and rows.seen is not None:
-        # A model trained again has seen all rows: what it gave the unseen is what is stored.
-        return mean_score(scores[rows.seen]), stored
-    if stored is None or curve is None or fitted.trained is None or fitted.trained.own_folds:
-        return None, None
+        return mean_score(scores[rows.seen])
+    if curve is None or fitted.trained is None or fitted.trained.own_folds:
+        return None
     at = curve.epochs.index(curve.best_epoch) if curve.best_epoch in curve.epochs else -1
-    return MeanScore(curve.train[at], 0.0, stored.n_rows), stored
+    return MeanScore(curve.train[at], 0.0, len(scores))
 
 
-def _leaks(fitted: Fitted, X: Array, found_gains: list[Gain]) -> Iterator[Caution]:
-    names = fitted.columns
-    left = dict(zip(names, _left_given_others(X), strict=True))
-    for gain in found_gains:
+def _leaks(asked: Asked, found: Findings) -> Iterator[Caution]:
+    left = dict(zip(asked.names, _left_given_others(asked.values), strict=True))
+    for gain in found.gains:
         left[gain.column] = min(left[gain.column], math.exp(-max(gain.gain, 0.0)))
-    leaking = sorted((name for name in names if left[name] < LEFT_OF_SPREAD), key=left.__getitem__)
+    leaking = sorted((name for name in left if left[name] < LEFT_OF_SPREAD), key=left.__getitem__)
     if leaking:
         columns = f"{listed(leaking)} {'is' if len(leaking) == 1 else 'are'}"
-        yield Caution.of("leak", columns=columns, left=percent(max(left[n] for n in leaking)))
+        yield _caution("leak", columns=columns, left=percent(left[leaking[-1]]))
 
 
 def _left_given_others(X: Array) -> Array:
@@ -193,7 +156,7 @@ def _outside(asked: Asked) -> Iterator[Caution]:
         worst = columns[np.argsort(-far[:, columns].sum(axis=0), kind="stable")]
         rows = plural(int(far.any(axis=1).sum()), "row")
         names = listed([asked.names[d] for d in worst])
-        yield Caution.of("outside", rows=rows, columns=names, where=where)
+        yield _caution("outside", rows=rows, columns=names, where=where)
 
 
 def _spikes_and_rounding(asked: Asked, fitted: Fitted) -> Iterator[Caution]:
@@ -212,36 +175,29 @@ def _spikes_and_rounding(asked: Asked, fitted: Fitted) -> Iterator[Caution]:
     if spikes:
         rest = f" and {len(spikes) - 6} more" if len(spikes) > 6 else ""
         columns = plural(len(spikes), "column")
-        yield Caution.of("spike", columns=columns, spikes=", ".join(spikes[:6]) + rest)
+        yield _caution("spike", columns=columns, spikes=", ".join(spikes[:6]) + rest)
     if rounded:
         variant = "-unbounded" if fitted.settings.get("sigma_floor") == 0 else ""
         n_columns = plural(len(rounded), "column")
-        yield Caution.of("rounded", variant, n_columns=n_columns, columns=listed(rounded))
+        yield _caution("rounded", variant, n_columns=n_columns, columns=listed(rounded))
 
 
 def _duplicate_rows(asked: Asked) -> Iterator[Caution]:
-    rows = asked.rows
-    _, first, counts = np.unique(_row_keys(asked.values), return_inverse=True, return_counts=True)
-    share = float((counts[first] > 1).mean())
+    # 0 is added so that -0 is 0, which has other bits.
+    keys = [hash(row.tobytes()) for row in asked.values + 0.0]
+    counts = Counter(keys)
+    share = float(np.mean([counts[key] > 1 for key in keys]))
     if share < 0.01:
         return
     learned = ""
-    if rows.role == "fitted":
-        among = float(np.isin(first[rows.judged], first[rows.folds[0][0]]).mean())
+    if asked.rows.role == "fitted":
+        known = {keys[i] for i in asked.rows.folds[0][0]}
+        among = float(np.mean([keys[i] in known for i in asked.rows.judged]))
         learned = (
             f" {percent(among)} of the held-out rows are exact duplicates of rows the model"
             " learned from, so the held-out score is not quite of unseen rows."
         )
-    yield Caution.of("repeated", share=percent(share), learned=learned)
-
-
-def _row_keys(X: Array) -> Array:
-    """One number a row, equal for equal rows: a fixed random projection of the bits."""
-    weights = np.random.default_rng(0).integers(1, 2**63 - 1, X.shape[1], dtype=np.uint64)
-    bits = np.ascontiguousarray(X + 0.0).view(np.uint64)
-    with np.errstate(over="ignore"):
-        mixed = (bits ^ (bits >> np.uint64(29))) * (weights | np.uint64(1))
-        return np.asarray((mixed ^ (mixed >> np.uint64(32))).sum(axis=1, dtype=np.uint64))
+    yield _caution("repeated", share=percent(share), learned=learned)
 
 
 def _training(fitted: Fitted) -> Iterator[Caution]:
@@ -252,13 +208,13 @@ def _training(fitted: Fitted) -> Iterator[Caution]:
             parts = "models" if trained.parts == "models" else "columns’ networks"
             n = f"{trained.n_unfinished} of {len(trained.epochs)} {parts}"
             best = f"{n} were at their best in the last epoch"
-        yield Caution.of("short", best=best)
+        yield _caution("short", best=best)
     if curve is not None and curve.skipped:
         were = "was" if curve.skipped == 1 else "were"
-        yield Caution.of("skipped", updates=f"{plural(curve.skipped, 'update')} {were}")
+        yield _caution("skipped", updates=f"{plural(curve.skipped, 'update')} {were}")
     if n_held_out is not None and n_held_out < _FEW_HELD_OUT:
         unjudged = " Calibration cannot be judged by so few."
-        yield Caution.of(
+        yield _caution(
             "few",
             rows=plural(n_held_out, "row"),
             smallest=number(1 / (1 + n_held_out)),

@@ -8,10 +8,11 @@ phone as on a wide screen. Colours are classes, which the style sheet sets for l
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from rnade.report.markup import Markup, text
+from rnade.report.markup import Markup, fill
 from rnade.report.words import number
 from rnade.typing import Array
 
@@ -35,17 +36,17 @@ class Scale:
         more = margin * (high - low)
         return cls(low - more, high + more)
 
-    def share(self, value: float) -> float:
-        """Where a value lies, from 0 to 1; further out it is kept just outside."""
-        return min(max((value - self.low) / (self.high - self.low), -0.5), 1.5)
+    def share(self, values: Any) -> Any:
+        """Where values lie, from 0 to 1; further out they are kept just outside."""
+        return np.clip((np.asarray(values) - self.low) / (self.high - self.low), -0.5, 1.5)
 
-    def x(self, value: float) -> int:
-        """Place along the horizontal."""
-        return round(SIDE * self.share(value))
+    def x(self, values: Any) -> Any:
+        """Whole-number places along the horizontal."""
+        return np.round(SIDE * self.share(values)).astype(int)
 
-    def y(self, value: float) -> int:
-        """Place along the vertical, which counts downwards."""
-        return round(SIDE * (1 - self.share(value)))
+    def y(self, values: Any) -> Any:
+        """Whole-number places along the vertical, which counts downwards."""
+        return np.round(SIDE * (1 - self.share(values))).astype(int)
 
     def ticks(self, about: int = 5) -> list[float]:
         """Round values within the range, about so many."""
@@ -57,50 +58,46 @@ class Scale:
         return [k * step for k in range(first, last + 1)]
 
 
-def line(xs: Sequence[int], ys: Sequence[int], kind: str) -> str:
+def path(kind: str, d: str) -> Markup:
+    """A line or a filled shape along a path, in the style of a class."""
+    return Markup(f'<path class="{kind}" d="{d}"/>')
+
+
+def line(kind: str, xs: Array, ys: Array) -> Markup:
     """A line through points."""
-    points = "L".join(f"{x} {y}" for x, y in zip(xs, ys, strict=True))
-    return f'<path class="{kind}" d="M{points}"/>'
+    return path(kind, "M" + "L".join(f"{x} {y}" for x, y in zip(xs, ys, strict=True)))
 
 
-def dots(xs: Array, ys: Array, kind: str) -> str:
+def dots(kind: str, xs: Array, ys: Array) -> Markup:
     """Round points, as the caps of lines of no length: a few bytes each."""
-    places = "".join(f"M{x} {y}h0" for x, y in zip(xs.tolist(), ys.tolist(), strict=True))
-    return f'<path class="{kind}" d="{places}"/>'
+    return path(kind, "".join(f"M{x} {y}h0" for x, y in zip(xs, ys, strict=True)))
 
 
-def rectangle(left: int, top: int, right: int, bottom: int, kind: str) -> str:
-    """A filled rectangle."""
-    return f'<path class="{kind}" d="M{left} {top}H{right}V{bottom}H{left}z"/>'
+def rectangle(left: int, top: int, right: int, bottom: int) -> str:
+    """The path around a rectangle."""
+    return f"M{left} {top}H{right}V{bottom}H{left}z"
 
 
-def steps(edges: Array, heights: Array, x: Scale, y: Scale, kind: str, *, closed: bool) -> str:
-    """The outline of a histogram; `closed` down to 0, to be filled."""
-    places = [x.x(edge) for edge in edges]
-    levels = [y.y(height) for height in heights]
-    ground = y.y(0.0)
-    path = f"M{places[0]} {ground}"
-    for level, right in zip(levels, places[1:], strict=True):
-        path += f"V{level}H{right}"
-    return f'<path class="{kind}" d="{path}V{ground}{"z" if closed else ""}"/>'
+def steps(kind: str, edges: Array, heights: Array, x: Scale, y: Scale, end: str = "") -> Markup:
+    """The outline of a histogram; with the end "z" it is closed, to be filled."""
+    left, *places = x.x(edges)
+    up = "".join(f"V{top}H{right}" for top, right in zip(y.y(heights), places, strict=True))
+    return path(kind, f"M{left} {y.y(0.0)}{up}V{y.y(0.0)}{end}")
 
 
-def svg(shapes: str, label: str, kind: str = "") -> Markup:
-    """Shapes as a picture that fills its place."""
-    return Markup(
-        f'<svg class="{kind}" viewBox="0 0 {SIDE} {SIDE}" preserveAspectRatio="none" role="img"'
-        f' aria-label="{text(label)}">{shapes}</svg>'
-    )
+def svg(shapes: Iterable[Markup], label: str, kind: str = "") -> Markup:
+    """Shapes as a picture that fills its place; the label is for those who do not see it."""
+    return fill("svg", shapes=shapes, label=label, kind=kind)
 
 
 def chart(
-    shapes: str,
+    shapes: Iterable[Markup],
     x: Scale,
     y: Scale,
     *,
     label: str,
-    x_title: str = "",
-    y_title: str = "",
+    x_title: str,
+    y_title: str,
     notes: Sequence[tuple[float, str]] = (),
     kind: str = "",
 ) -> Markup:
@@ -108,7 +105,7 @@ def chart(
 
     Parameters
     ----------
-    shapes : str
+    shapes : iterable of Markup
         On the square.
     x, y : Scale
     label : str
@@ -119,34 +116,31 @@ def chart(
     kind : str
         A class of the style sheet.
     """
-    grid = "".join(f'<path class="grid" d="M0 {y.y(v)}H{SIDE}"/>' for v in y.ticks(4))
-    across = "".join(
-        f'<span style="left:{100 * x.share(v):.1f}%">{number(v)}</span>' for v in x.ticks()
+    grid = [path("grid", f"M0 {y.y(v)}H{SIDE}") for v in y.ticks(4)]
+    return fill(
+        "chart",
+        kind=kind,
+        picture=svg([*grid, *shapes], label),
+        across=[
+            fill("tick", at=f"left:{_percent(x.share(v))}", words=number(v)) for v in x.ticks()
+        ],
+        up=[
+            fill("tick", at=f"bottom:{_percent(y.share(v))}", words=number(v)) for v in y.ticks(4)
+        ],
+        notes=[fill("note", at=_beside(x.share(v)), words=words) for v, words in notes],
+        x_title=x_title,
+        y_title=y_title,
     )
-    up = "".join(
-        f'<span style="bottom:{100 * y.share(v):.1f}%">{number(v)}</span>' for v in y.ticks(4)
-    )
-    said = "".join(
-        f'<span class="note" style="{_beside(x.share(v))}">{text(words)}</span>'
-        for v, words in notes
-    )
-    above = f'<div class="y-title">{text(y_title)}</div>' if y_title else ""
-    below = f'<div class="x-title">{text(x_title)}</div>' if x_title else ""
-    return Markup(
-        f'<div class="chart {kind}">{above}<div class="up">{up}</div>'
-        f'<div class="area">{svg(grid + shapes, label)}{said}</div>'
-        f'<div class="across">{across}</div>{below}</div>'
-    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
 
 
 def _beside(share: float) -> str:
     """Words stand to the right of their place, or to the left where there is no room."""
-    if share < 0.7:
-        return f"left:{100 * share:.1f}%"
-    return f"right:{100 * (1 - share):.1f}%;text-align:right"
-
-
-def on_square(values: Array, low: float, high: float) -> Array:
-    """Whole-number places of many values at once; those outside stay outside."""
-    share = (values - low) / (high - low if high > low else 1.0)
-    return np.asarray(np.round(SIDE * np.clip(share, -0.1, 1.1)), dtype=np.int64)
+    return (
+        f"left:{_percent(share)}"
+        if share < 0.7
+        else f"right:{_percent(1 - share)};text-align:right"
+    )

@@ -64,14 +64,7 @@ def gains(
     found = []
     for place, d in enumerate(range(len(names)) if order is None else order, start=1):
         partner, shared = closest.get(d, (None, 0.0))
-        found.append(
-            Gain(
-                column=names[d],
-                position=0 if order is None else place,
-                gain=float(mean[d]),
-                standard_error=float(error[d]),
-                closest=None if partner is None else names[partner],
-                shared=shared,
-            )
-        )
+        position = 0 if order is None else place
+        nearest = None if partner is None else names[partner]
+        found.append(Gain(names[d], position, float(mean[d]), float(error[d]), nearest, shared))
     return found

@@ -1,19 +1,18 @@
 """Everything that a page tells, as plain values."""
 
 import dataclasses
-import math
+import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from rnade.report.asked import Role
 from rnade.report.calibration import ColumnCalibration
-from rnade.report.cautions import Caution
 from rnade.report.dependence import Gain
 from rnade.report.fitted import Fitted, ScoreLine
 from rnade.report.oddness import Oddness
 from rnade.report.resemblance import Correlation, Marginal, Pairs
-from rnade.report.rows import Role
 
 # Columns that are shown one by one; of wider tables the worst, or those that gain the most.
 MOST_SHOWN = 60
@@ -44,6 +43,26 @@ class Table:
     role: Role
     n_judged: int
     n_sampled: int
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Something to know before trusting the page.
+
+    Attributes
+    ----------
+    kind : str
+        One word for programs: "worse-than-gaussian", "unlike", "overfit", "leak", "spike",
+        "rounded", "repeated", "outside", "few", "short", "skipped", "rows".
+    severity : "serious", "mind" or "note"
+    title, text : str
+        For people.
+    """
+
+    kind: str
+    severity: Literal["serious", "mind", "note"]
+    title: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -92,20 +111,10 @@ class Findings:
 
     def as_json(self) -> dict[str, Any]:
         """Give everything as JSON holds it: arrays as lists, what is not finite as null."""
-        plain: dict[str, Any] = _plain(self)
-        return plain
 
+        def plain(value: Any) -> Any:
+            return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        fields = dataclasses.fields(value)
-        return {field.name: _plain(getattr(value, field.name)) for field in fields}
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+        written = json.dumps(dataclasses.asdict(self), default=plain)
+        read: dict[str, Any] = json.loads(written, parse_constant=lambda _: None)
+        return read

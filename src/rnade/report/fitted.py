@@ -1,10 +1,12 @@
 """What was fitted: rows, columns, what was changed, settings, training, and how well it scores."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from rnade.evaluation import MeanScore, mean_score
+from rnade.report.asked import Asked, is_binary
 from rnade.typing import Array
 
 
@@ -62,8 +64,9 @@ class LearningCurve:
     ----------
     epochs : list of int
     train : list of float
-    held_out : list of (float or None)
-        Of the rows that stop training: those held out, or the model's own fold.
+    held_out : list of float
+        Of the rows that stop training: those held out, or the model's own fold. NaN for an epoch
+        without.
     best_epoch : int
         Whose weights were kept.
     skipped : int
@@ -72,13 +75,9 @@ class LearningCurve:
 
     epochs: list[int]
     train: list[float]
-    held_out: list[float | None]
+    held_out: list[float]
     best_epoch: int
     skipped: int
-
-    def held_out_scores(self) -> list[float]:
-        """Scores of held-out rows, without the epochs that have none."""
-        return [score for score in self.held_out if score is not None]
 
 
 @dataclass(frozen=True)
@@ -131,13 +130,9 @@ class Fitted:
     curve: LearningCurve | None
 
 
-def is_binary(estimator: Any) -> bool:
-    """Whether a model is of bits: such models have a threshold, which may be None."""
-    return hasattr(estimator, "binarize")
-
-
-def describe(estimator: Any, names: list[str]) -> Fitted:
+def describe(asked: Asked) -> Fitted:
     """Gather what a model says of itself; what it does not say is left out."""
+    estimator, names = asked.estimator, asked.names
     origin = getattr(estimator, "origin_", None) or {}
     validation = getattr(estimator, "validation_scores_", None)
     curve = learning_curve(estimator)
@@ -150,19 +145,17 @@ def describe(estimator: Any, names: list[str]) -> Fitted:
         source=origin.get("source"),
         left_out=dict(origin.get("left_out", {})),
         dropped_rows=int(origin.get("dropped_rows", 0)),
-        changes=_changes(estimator, names),
+        changes=_changes(estimator, len(names)),
         settings=estimator.get_params(deep=False),
         seconds=getattr(estimator, "fit_seconds_", None),
         stored_score=None if validation is None else mean_score(validation),
         retrained=hasattr(estimator, "retrain_history_"),
-        trained=_trained(estimator, curve),
+        trained=None if curve is None else _trained(estimator, curve),
         curve=curve,
     )
 
 
-def _trained(estimator: Any, curve: LearningCurve | None) -> Trained | None:
-    if curve is None:
-        return None
+def _trained(estimator: Any, curve: LearningCurve) -> Trained:
     last = curve.epochs[-1]
     if hasattr(estimator, "chosen_"):
         best = [int(column["epoch"]) for column in estimator.chosen_]
@@ -185,11 +178,11 @@ def learning_curve(estimator: Any) -> LearningCurve | None:
         return None
     standardiser = getattr(estimator, "standardiser_", None)
     shift = 0.0 if standardiser is None else float(standardiser.log_determinant_terms.sum())
-    held_out = [row.get("validation") for row in history]
     return LearningCurve(
         epochs=[int(row["epoch"]) for row in history],
-        train=[float(row["train"]) + shift for row in history],
-        held_out=[None if score is None else float(score) + shift for score in held_out],
+        train=(np.array([row["train"] for row in history]) + shift).tolist(),
+        # None, of an epoch without, is NaN as a number.
+        held_out=(np.array([row.get("validation") for row in history], float) + shift).tolist(),
         best_epoch=int(getattr(estimator, "best_epoch_", history[-1]["epoch"])),
         skipped=int(history[-1].get("skipped", 0)),
     )
@@ -197,24 +190,19 @@ def learning_curve(estimator: Any) -> LearningCurve | None:
 
 def compare(scores: dict[str, Array]) -> list[ScoreLine]:
     """Set models side by side over the same rows; the first is the fitted one."""
-    (_, own), *_ = scores.items()
+    own, *_ = scores.values()
     return [
-        ScoreLine(
-            name,
-            mean_score(values),
-            None if values is own else mean_score(own - values),
-        )
-        for name, values in scores.items()
+        ScoreLine(name, mean_score(one), None if one is own else mean_score(own - one))
+        for name, one in scores.items()
     ]
 
 
-def _changes(estimator: Any, names: list[str]) -> list[str]:
+def _changes(estimator: Any, n_columns: int) -> list[str]:
     """What was done to the columns, in sentences."""
-    sentences = []
     if is_binary(estimator):
-        if estimator.binarize is not None:
-            sentences.append(f"Values above {estimator.binarize:g} count as 1, all others as 0.")
-        return sentences
+        at = estimator.binarize
+        return [] if at is None else [f"Values above {at:g} count as 1, all others as 0."]
+    sentences = []
     if getattr(estimator, "standardiser_", None) is not None:
         sentences.append(
             "Columns were standardised inside the model; every figure here is in the data's own"
@@ -223,7 +211,7 @@ def _changes(estimator: Any, names: list[str]) -> list[str]:
     resolution = getattr(estimator, "resolution_", None)
     rounded = 0 if resolution is None else int((resolution.steps > 0).sum())
     if rounded:
-        columns = "1 column is" if rounded == 1 else f"{rounded} of {len(names)} columns are"
+        columns = "1 column is" if rounded == 1 else f"{rounded} of {n_columns} columns are"
         floor = getattr(estimator, "sigma_floor", "auto")
         if getattr(estimator, "dequantize", False):
             done = "noise as wide as the rounding was added in training"
@@ -237,8 +225,3 @@ def _changes(estimator: Any, names: list[str]) -> list[str]:
     if hasattr(estimator, "retrain_history_"):
         sentences.append("After early stopping, the model was trained again on all rows.")
     return sentences
-
-
-def factor(nats: float) -> float:
-    """How many times as likely: e to the power of the nats, without overflow."""
-    return math.exp(min(nats, 700.0))

@@ -14,9 +14,13 @@ class Markup(str):
     __slots__ = ()
 
 
-def text(value: object) -> str:
-    """Escape what comes from the data, for markup and for attributes."""
-    return value if isinstance(value, Markup) else html.escape(str(value), quote=True)
+def text(value: object) -> Markup:
+    """Escape what comes from the data, for markup and for attributes; join what are several."""
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return Markup("".join(map(text, value)))
+    return Markup(html.escape(str(value), quote=True))
 
 
 def fill(part: str, /, **values: object) -> Markup:
@@ -26,11 +30,6 @@ def fill(part: str, /, **values: object) -> Markup:
     '<li class="note"><strong>a &lt; b</strong><p><b>c</b></p></li>'
     """
     return Markup(_parts()[part].substitute({name: text(v) for name, v in values.items()}))
-
-
-def join(parts: Iterable[Markup]) -> Markup:
-    """Put parts one after the other."""
-    return Markup("".join(parts))
 
 
 @cache

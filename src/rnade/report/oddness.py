@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rnade.columns import as_fitted
 from rnade.evaluation import Calibration
 from rnade.report.asked import Asked
 from rnade.surprise import typical_log_conditionals
@@ -166,45 +165,35 @@ def find_odd(
     most : int
         How many rows to explain.
     """
-    rows = asked.rows
-    calibration = getattr(asked.estimator, "calibration_", None)
-    own = calibration is not None
-    if calibration is None:
-        calibration = Calibration.from_scores(scores[rows.judged])
+    own = getattr(asked.estimator, "calibration_", None)
+    calibration = Calibration.from_scores(scores[asked.rows.judged]) if own is None else own
     p_values = calibration.pvalue(scores)
     oddest = np.argsort(scores, kind="stable")[:most]
     reasons: list[list[Reason]] = [[] for _ in oddest]
     if terms is not None:
         surprise = typical_log_conditionals(asked.estimator, sampled) - terms[oddest]
-        reasons = _reasons(asked, asked.X[oddest], surprise)
-    found = [
-        OddRow(
-            row=int(places[i]),
-            log_density=float(scores[i]),
-            p_value=float(p_values[i]),
-            seen=None if rows.seen is None else bool(rows.seen[i]),
-            reasons=why,
-        )
+        reasons = _reasons(asked, oddest, surprise)
+    seen = [None] * len(scores) if asked.rows.seen is None else asked.rows.seen.tolist()
+    rows = [
+        OddRow(int(places[i]), float(scores[i]), float(p_values[i]), seen[i], why)
         for i, why in zip(oddest, reasons, strict=True)
     ]
+    odd = {level: p_values <= level for level in LEVELS}
     thresholds = [
-        Threshold(
-            level,
-            threshold(calibration, level),
-            float((p_values <= level).mean()),
-            int((p_values <= level).sum()),
-        )
-        for level in LEVELS
+        Threshold(level, threshold(calibration, level), float(at.mean()), int(at.sum()))
+        for level, at in odd.items()
     ]
-    histogram = score_histogram(scores)
-    smallest = float(calibration.pvalue(np.array([-np.inf]))[0])
-    return Oddness(found, thresholds, histogram, len(calibration.scores), smallest, own)
+    n, smallest = len(calibration.scores), _smallest_p(calibration)
+    return Oddness(rows, thresholds, score_histogram(scores), n, smallest, own is not None)
+
+
+def _smallest_p(calibration: Calibration) -> float:
+    return float(calibration.pvalue(np.array([-np.inf]))[0])
 
 
 def threshold(calibration: Calibration, level: float) -> float | None:
     """The log density below which a row's p-value is at most `level`; None if no row's can be."""
-    smallest = calibration.pvalue(np.array([-np.inf]))[0]
-    if smallest > level:
+    if _smallest_p(calibration) > level:
         return None
     usual = calibration.pvalue(calibration.scores) > level
     return float(calibration.scores[np.argmax(usual)]) if usual.any() else float("inf")
@@ -222,22 +211,21 @@ def score_histogram(scores: Array) -> ScoreHistogram:
     return ScoreHistogram(edges, counts.astype(np.float64), int((scores < low).sum()))
 
 
-def _reasons(asked: Asked, X: Array, surprise: Array) -> list[list[Reason]]:
+def _reasons(asked: Asked, rows: NDArray[np.int64], surprise: Array) -> list[list[Reason]]:
     """The cells of each row that are the least likely, compared with what is usual."""
-    estimator = asked.estimator
+    X = asked.X[rows]
     # Few cells of each row, since finding the ends of an interval is slow.
     columns = np.argsort(-surprise, axis=1, kind="stable")[:, :_MOST_LOOKED_AT]
-    low, high = np.full_like(X, np.nan), np.full_like(X, np.nan)
-    if hasattr(estimator, "conditional_quantiles"):
+    low = high = np.full_like(X, np.nan)
+    if hasattr(asked.estimator, "conditional_quantiles"):
         where = np.zeros(X.shape, dtype=bool)
         np.put_along_axis(where, columns, True, axis=1)
         ends = ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2)
-        given = as_fitted(estimator, X)
-        low, high = estimator.conditional_quantiles(given, ends, where=where)
+        low, high = asked.estimator.conditional_quantiles(asked.given(rows), ends, where=where)
     found = []
     for i, row in enumerate(columns):
         cells = [
-            Reason(asked.names[d], *map(float, (X[i, d], low[i, d], high[i, d], surprise[i, d])))
+            Reason(asked.names[d], *(float(cell[i, d]) for cell in (X, low, high, surprise)))
             for d in row
         ]
         told = [

@@ -1,13 +1,18 @@
-"""The two plain models that every page sets beside the fitted one."""
+"""The plain models that every page sets beside the fitted one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
 from scipy.special import logsumexp, softmax
+from scipy.stats import Covariance, multivariate_normal
 
+from rnade.columns import Resolution
+from rnade.report.asked import Asked, is_binary
 from rnade.typing import Array
 
+# Fewer rows than this to fit a reference to, and there is none.
+_LEAST_ROWS = 10
 _LOG_2PI = float(np.log(2 * np.pi))
 # Added to the variances of standardised columns: columns that repeat each other then do no harm.
 _RIDGE = 1e-6
@@ -19,6 +24,46 @@ _PULL = 1e-4
 # A column's values, sorted, are put into this many groups of equal size before EM.
 _GROUPS = 500
 _CHUNK_ROWS = 20_000
+
+
+def reference_scores(asked: Asked) -> dict[str, Array]:
+    """Log densities of the judged rows under plain models fitted to other rows.
+
+    Returns
+    -------
+    dict of str to array
+        "Gaussian" of shape (n,), unless of bits or of as many columns as rows, whose covariance
+        would be singular; "independent columns" of shape (n, D), of each column by itself. Empty
+        if there are too few rows.
+    """
+    folds, values, D = asked.rows.folds, asked.values, len(asked.names)
+    fewest = min((len(learned) for learned, _ in folds), default=0)
+    if fewest < _LEAST_ROWS or len(asked.rows.judged) < 2:
+        return {}
+
+    def scored(log_density: Callable[[Array, Array], Array]) -> Array:
+        found = [log_density(values[learned], values[rows]) for learned, rows in folds]
+        ascending = np.argsort(np.concatenate([rows for _, rows in folds]))
+        return np.concatenate(found)[ascending]
+
+    if is_binary(asked.estimator):
+        return {
+            "independent columns": scored(
+                lambda X, rows: IndependentBits.fit(X).log_densities(rows)
+            )
+        }
+    floors = _floors(asked)
+    gaussian = {"Gaussian": scored(gaussian_log_density)} if fewest > D else {}
+    alone = scored(lambda X, rows: IndependentMixtures.fit(X, floors).log_densities(rows))
+    return gaussian | {"independent columns": alone}
+
+
+def _floors(asked: Asked) -> Array:
+    """Smallest deviation of a component, in units of the column's, as in the model."""
+    floor = getattr(asked.estimator, "sigma_floor", "auto")
+    if isinstance(floor, str):
+        return Resolution(asked.steps).floors(_spread(asked.values))
+    return np.full(len(asked.names), float(floor))
 
 
 def gaussian_log_density(learned: Array, rows: Array) -> Array:
@@ -37,11 +82,9 @@ def gaussian_log_density(learned: Array, rows: Array) -> Array:
     """
     mean, scale = learned.mean(axis=0), _spread(learned)
     Z = (learned - mean) / scale
-    covariance = Z.T @ Z / len(Z) + _RIDGE * np.eye(Z.shape[1])
-    L = cholesky(covariance, lower=True)
-    u = solve_triangular(L, ((rows - mean) / scale).T, lower=True)
-    log_det = np.log(np.diag(L)).sum() + np.log(scale).sum()
-    return np.asarray(-0.5 * (u * u).sum(axis=0) - log_det - 0.5 * len(mean) * _LOG_2PI)
+    factor = np.linalg.cholesky(Z.T @ Z / len(Z) + _RIDGE * np.eye(Z.shape[1]))
+    law = multivariate_normal(cov=Covariance.from_cholesky(factor))
+    return np.asarray(np.atleast_1d(law.logpdf((rows - mean) / scale)) - np.log(scale).sum())
 
 
 @dataclass(frozen=True)

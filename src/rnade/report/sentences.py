@@ -4,76 +4,83 @@ import math
 
 from scipy.stats import kstwo
 
-from rnade.report.calibration import BAND_LEVEL, ColumnCalibration
-from rnade.report.dependence import Gain
-from rnade.report.findings import Table
-from rnade.report.fitted import Fitted, ScoreLine, factor
-from rnade.report.oddness import Oddness
-from rnade.report.resemblance import Correlation, Marginal
-from rnade.report.words import listed, number, percent, plural, quoted, times
+from rnade.evaluation import MeanScore
+from rnade.report.calibration import BAND_LEVEL
+from rnade.report.findings import MOST_SHOWN, Findings
+from rnade.report.words import decimals_for, fixed, listed, number, percent, plural, quoted, times
+
+# More columns left out than this are counted, not named.
+_MOST_LEFT_OUT = 12
 
 
-def summary(fitted: Fitted, table: Table) -> str:
+def sentences(found: Findings) -> dict[str, str]:
+    """The findings in one sentence each, by section; of those that there are."""
+    said = {
+        "summary": _summary(found),
+        "comparison": _comparison(found),
+        "curve": _curve(found),
+        "calibration": _calibration(found),
+        "marginals": _marginals(found),
+        "correlation": _correlation(found),
+        "oddness": _oddness(found),
+        "gains": _gains(found),
+    }
+    return {section: sentence for section, sentence in said.items() if sentence}
+
+
+def _summary(found: Findings) -> str:
     """What was fitted, and by what it is judged."""
+    fitted, table, n_columns = found.fitted, found.table, len(found.fitted.columns)
     rows = "" if fitted.n_rows is None else f" from {plural(fitted.n_rows, 'row')}"
-    n_columns = len(fitted.columns)
     how = "1 column varies" if n_columns == 1 else f"{n_columns} columns vary together"
-    text = f"{fitted.kind} learned how {how}{rows}"
-    text += f" of {fitted.source}." if fitted.source else "."
-    if table.role == "fitted":
-        judged = plural(table.n_judged, "held-out row")
-        return f"{text} This page shows what it found, judged by {judged}."
-    return (
-        f"{text} This page compares it with the {plural(table.n_rows, 'row')} of {table.source}."
+    of = f" of {fitted.source}" if fitted.source else ""
+    page = (
+        f"shows what it found, judged by {plural(table.n_judged, 'held-out row')}"
+        if table.role == "fitted"
+        else f"compares it with the {plural(table.n_rows, 'row')} of {table.source}"
     )
+    return f"{fitted.kind} learned how {how}{rows}{of}. This page {page}."
 
 
-def comparison(scores: list[ScoreLine], table: Table, *, binary: bool) -> str:
+def _comparison(found: Findings) -> str:
     """How the model does beside the better of the references."""
-    references = [line for line in scores if line.lead is not None]
+    references = [line for line in found.scores if line.lead is not None]
     if not references:
         return "There are too few rows to set reference models beside this one."
     best = max(references, key=lambda line: line.score.mean)
-    lead = best.lead
-    assert lead is not None
-    row = "a typical held-out row" if table.role == "fitted" else "a typical row"
-    density = "probability" if binary else "density"
-    other = _IN_A_SENTENCE[best.model]
-    if not abs(lead.mean) > 2 * lead.standard_error:
+    assert best.lead is not None
+    lead, error = best.lead.mean, best.lead.standard_error
+    row = "a typical held-out row" if found.table.role == "fitted" else "a typical row"
+    given = f"{row} {times(abs(lead))} the {'probability' if found.fitted.binary else 'density'}"
+    gaussian = best.model == "Gaussian"
+    other = "a Gaussian with full covariance" if gaussian else "a model of independent columns"
+    if not abs(lead) > 2 * error:
         return (
             f"The model does no better and no worse than {other}: the difference is no more than"
             " chance explains."
         )
-    if lead.mean < 0:
-        return (
-            f"{other[0].upper()}{other[1:]} gives {row} {times(factor(-lead.mean))} the {density}."
-        )
-    return f"The model gives {row} {times(factor(lead.mean))} the {density} that {other} does."
+    if lead < 0:
+        return f"{other[0].upper()}{other[1:]} gives {given}."
+    return f"The model gives {given} that {other} does."
 
 
-_IN_A_SENTENCE = {
-    "Gaussian": "a Gaussian with full covariance",
-    "independent columns": "a model of independent columns",
-}
-
-
-def curve(fitted: Fitted) -> str:
+def _curve(found: Findings) -> str:
     """When training was at its best, and what the curve is of."""
-    found, trained = fitted.curve, fitted.trained
-    assert found is not None
-    assert trained is not None
-    last, best = found.epochs[-1], found.best_epoch
-    again = "the model was then trained again on all rows" if fitted.retrained else ""
+    curve, trained = found.fitted.curve, found.fitted.trained
+    if curve is None or trained is None:
+        return ""
+    last, best = curve.epochs[-1], curve.best_epoch
+    again = "the model was then trained again on all rows" if found.fitted.retrained else ""
     own = "its own 1/8 fold of the training rows" if trained.own_folds else "the held-out rows"
     if trained.parts == "model":
-        kept = found.held_out[found.epochs.index(best)]
-        score = "" if kept is None else f", with {number(kept, 4)} nats a row on {own}"
+        kept = curve.held_out[curve.epochs.index(best)]
+        score = "" if math.isnan(kept) else f", with {number(kept, 4)} nats a row on {own}"
         text = (
-            f"The score was still rising at the last epoch, {last}{score}"
+            f"The score was still rising at the last epoch, {last}"
             if best == last
-            else f"The best of {plural(last, 'epoch')} was epoch {best}{score}"
+            else f"The best of {plural(last, 'epoch')} was epoch {best}"
         )
-        return f"{text}; {again or 'its weights were kept'}."
+        return f"{text}{score}; {again or 'its weights were kept'}."
     first, final = min(trained.best_epochs), max(trained.best_epochs)
     kept_at = f"epoch {first}" if first == final else f"epochs {first} to {final}"
     end = f"each with the weights of its own best epoch ({kept_at}){'; ' * bool(again)}{again}."
@@ -85,9 +92,12 @@ def curve(fitted: Fitted) -> str:
     )
 
 
-def calibration(found: list[ColumnCalibration], n_judged: int) -> str:
+def _calibration(found: Findings) -> str:
     """How many columns are calibrated, and how far off the worst is."""
-    n, inside = len(found), sum(column.inside for column in found)
+    columns, n_judged = found.calibration, found.table.n_judged
+    if not columns:
+        return ""
+    n, inside = len(columns), sum(column.inside for column in columns)
     if n == 1:
         share = f"The column is {'' if inside else 'not '}calibrated"
     elif inside in (0, n):
@@ -95,7 +105,7 @@ def calibration(found: list[ColumnCalibration], n_judged: int) -> str:
         share = f"{which.format(n)} columns are calibrated"
     else:
         share = f"{inside} of {n} columns {'is' if inside == 1 else 'are'} calibrated"
-    worst = max(found, key=lambda column: column.distance)
+    worst = max(columns, key=lambda column: column.distance)
     # Of the largest difference over all columns, by Bonferroni.
     chance = float(kstwo.ppf(1 - (1 - BAND_LEVEL) / n, n_judged))
     return (
@@ -105,58 +115,113 @@ def calibration(found: list[ColumnCalibration], n_judged: int) -> str:
     )
 
 
-def marginals(found: list[Marginal]) -> str:
+def _marginals(found: Findings) -> str:
     """Whether columns of samples look like real ones."""
-    worst = max(found, key=lambda column: column.distance)
-    if worst.distance < 0.05:
-        return (
-            "Column by column, samples cannot be told from real rows by eye; the largest"
-            f" difference is {number(100 * worst.distance, 2)} points, in {quoted(worst.column)}."
-        )
-    off = [column.column for column in found if column.distance >= 0.05]
-    return f"Samples differ visibly from real rows in {listed(off)} (by 5 points or more)."
+    worst = max(found.marginals, key=lambda column: column.distance)
+    off = [column.column for column in found.marginals if column.distance >= 0.05]
+    if off:
+        return f"Samples differ visibly from real rows in {listed(off)} (by 5 points or more)."
+    return (
+        "Column by column, samples cannot be told from real rows by eye; the largest"
+        f" difference is {number(100 * worst.distance, 2)} points, in {quoted(worst.column)}."
+    )
 
 
-def correlation(found: Correlation) -> str:
+def _correlation(found: Findings) -> str:
     """Whether samples hang together as real rows do."""
-    ((i, j),) = found.differences(1)
-    gap = found.largest_difference
+    measured = found.correlation
+    if measured is None:
+        return ""
+    i, j = measured.worst
+    real, sampled = measured.real[i, j], measured.sampled[i, j]
+    gap = abs(real - sampled)
     how = "closely" if gap < 0.05 else "roughly" if gap < 0.15 else "poorly"
     return (
         f"Correlations are kept {how}: the largest change is {number(gap, 2)}, between"
-        f" {quoted(found.columns[i])} and {quoted(found.columns[j])}"
-        f" ({number(found.real[i, j], 2)} real, {number(found.sampled[i, j], 2)} sampled)."
+        f" {quoted(measured.columns[i])} and {quoted(measured.columns[j])}"
+        f" ({number(real, 2)} real, {number(sampled, 2)} sampled)."
     )
 
 
-def oddness(found: Oddness, table: Table) -> str:
+def _oddness(found: Findings) -> str:
     """How many rows are outliers, against how many chance gives."""
-    at = found.level
+    oddness, n_rows = found.oddness, found.table.n_rows
+    at = oddness.level
     if at is None:
         return (
-            f"With {plural(found.n_calibration, 'row')} held out no p-value can be below"
-            f" {number(found.smallest_p, 2)}, so outliers cannot be told from usual rows by their"
-            " p-value; the least likely rows come first below."
+            f"With {plural(oddness.n_calibration, 'row')} held out no p-value can be below"
+            f" {number(oddness.smallest_p, 2)}, so outliers cannot be told from usual rows by"
+            " their p-value; the least likely rows come first below."
         )
     return (
-        f"{at.n_rows:,} of {plural(table.n_rows, 'row')} {'is' if at.n_rows == 1 else 'are'} among"
+        f"{at.n_rows:,} of {plural(n_rows, 'row')} {'is' if at.n_rows == 1 else 'are'} among"
         f" the {percent(at.level)} least likely by the model’s measure; chance alone would give"
-        f" about {number(at.level * table.n_rows, 2)}."
+        f" about {number(at.level * n_rows, 2)}."
     )
 
 
-def gains(found: list[Gain]) -> str:
+def _gains(found: Findings) -> str:
     """Which column gains the most from the others."""
-    total = sum(gain.gain for gain in found)
-    best = max(found, key=lambda gain: gain.gain)
-    if total < 0.05:
+    if not found.gains:
+        return ""
+    if sum(gain.gain for gain in found.gains) < 0.05:
         return (
             "The columns hardly depend on each other: knowing some tells next to nothing of the"
             " rest."
         )
+    best = max(found.gains, key=lambda gain: gain.gain)
     left = percent(math.exp(-max(best.gain, 0.0)))
     closest = f", and is closest to {quoted(best.closest)}" if best.closest else ""
     return (
         f"{quoted(best.column)} gains the most from other columns: {number(best.gain)} nats,"
         f" as if {left} of its spread were left once they are known{closest}."
     )
+
+
+def facts(found: Findings) -> list[tuple[str, str]]:
+    """Rows and columns of the model, and what was left out or changed: name and words of each."""
+    model, table = found.fitted, found.table
+    lines = []
+    if model.n_rows is not None:
+        held = "" if model.n_held_out is None else f", of which {model.n_held_out:,} held out"
+        lines.append(("Fitted to", f"{plural(model.n_rows, 'row')}{held}"))
+    if model.dropped_rows:
+        lines.append(("Rows left out", f"{plural(model.dropped_rows, 'row')} with a missing cell"))
+    lines.append(("Columns", f"{len(model.columns)}: " + _some(model.columns, MOST_SHOWN)))
+    if model.left_out:
+        reasons = [f"{name}: {why}" for name, why in model.left_out.items()]
+        lines.append(("Columns left out", _some(reasons, _MOST_LEFT_OUT, "; ")))
+    if model.changes:
+        lines.append(("What was changed", " ".join(model.changes)))
+    if table.role != "fitted":
+        dropped = table.dropped_rows
+        extra = f", without {dropped:,} with a missing cell" if dropped else ""
+        lines.append(("Judged by", f"{plural(table.n_rows, 'row')} of {table.source}{extra}"))
+    if model.stored_score is not None and table.role != "fitted":
+        score = " ± ".join(with_error(model.stored_score))
+        rows = plural(model.stored_score.n_rows, "row")
+        lines.append(("Held-out score when fitted", f"{score} nats a row over {rows}"))
+    if model.seconds is not None:
+        lines.append(("Training", f"{number(model.seconds)} s{_epochs(found)}"))
+    return lines
+
+
+def with_error(score: MeanScore, digits: int | None = None) -> tuple[str, str]:
+    """A mean and its standard error, with the decimals worth giving or so many."""
+    digits = decimals_for(score.standard_error) if digits is None else digits
+    return fixed(score.mean, digits), fixed(score.standard_error, digits)
+
+
+def _epochs(found: Findings) -> str:
+    trained = found.fitted.trained
+    if trained is None:
+        return ""
+    few, many = min(trained.epochs), max(trained.epochs)
+    models = f"{len(trained.epochs)} models of " if trained.parts == "models" else ""
+    span = plural(many, "epoch") if few == many else f"{few} to {plural(many, 'epoch')}"
+    return f", {models}{span}"
+
+
+def _some(names: list[str], most: int, between: str = ", ") -> str:
+    rest = len(names) - most
+    return between.join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

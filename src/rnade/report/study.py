@@ -1,29 +1,29 @@
 """A model and a table in, findings out. Trains nothing but the two plain references."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rnade._version import __version__
-from rnade.columns import as_fitted
-from rnade.report import sentences
-from rnade.report.asked import Asked, ReferenceScores
-from rnade.report.calibration import LEAST_JUDGED, ColumnCalibration, calibrate
+from rnade.report.asked import Asked, is_binary
+from rnade.report.calibration import LEAST_JUDGED, ColumnCalibration, calibrations
 from rnade.report.cautions import look_for_cautions
 from rnade.report.dependence import Gain, gains
 from rnade.report.findings import MOST_SHOWN, Findings, Table
 from rnade.report.fitted import compare, describe
 from rnade.report.oddness import find_odd
+from rnade.report.references import reference_scores
 from rnade.report.resemblance import (
     Correlation,
     closest_columns,
-    marginal,
+    marginals,
     most_dependent,
     mutual_information,
     pairs,
-    rank_correlation,
 )
+from rnade.report.sentences import sentences
 from rnade.report.words import plural
 from rnade.typing import Array
 
@@ -71,63 +71,59 @@ def study(
     Findings
     """
     asked = Asked.of(estimator, X, random_state)
-    rows, names = asked.rows, asked.names
-    fitted = describe(estimator, names)
+    rows, names, every = asked.rows, asked.names, range(len(asked.names))
+    fitted = describe(asked)
     absent: list[str] = []
     terms, scores = asked.scored()
-    references = asked.reference_scores()
-    compared = compare({fitted.kind: scores[rows.judged]} | _reference_lines(references, absent))
+    references = _references(asked, absent)
+    gained = _gained(asked, terms, references)
     sampled = estimator.sample(_n_sampled(len(names)), random_state=random_state)
-    marginals = [
-        marginal(name, asked.values[:, d], sampled[:, d], float(asked.steps[d]))
-        for d, name in enumerate(names)
-    ]
+    found_marginals = marginals(asked, sampled, every)
     # Pairs are looked for among the columns where there is the most to see: all of them would take
     # the square of the columns.
-    ranked = np.argsort([-column.distance for column in marginals], kind="stable")
-    gained = None if terms is None or references is None else terms[rows.judged] - references.alone
+    most_to_see = (
+        np.array([column.distance for column in found_marginals])
+        if gained is None
+        else gained.mean(axis=0)
+    )
     if terms is None:
         absent.append(
             f"{fitted.kind} has no log density for single columns, so this page cannot say which"
             " columns make a row odd, nor what each column gains from others."
         )
-    elif gained is not None:
-        ranked = np.argsort(-gained.mean(axis=0), kind="stable")
-    some = _some(asked.values, len(sampled))
+    ranked = np.argsort(-most_to_see, kind="stable")
     shown, correlated = np.sort(ranked[:MOST_SHOWN]), np.sort(ranked[:MOST_CORRELATED])
+    some = asked.values[
+        np.linspace(0, len(scores) - 1, min(len(sampled), len(scores))).astype(int)
+    ]
     shared = mutual_information(some, shown)
-    found_gains = (
-        [] if gained is None else gains(names, asked.order, gained, closest_columns(shared, shown))
-    )
     numbered = np.arange(1, len(scores) + 1) if places is None else places
-    oddness = find_odd(asked, scores, terms, sampled, numbered)
-    share_odd = next(t.share for t in oddness.thresholds if t.level == 0.01)
-    several = len(names) > 1
     found = Findings(
         fitted=fitted,
         table=Table(source, len(scores), dropped_rows, rows.role, len(rows.judged), len(sampled)),
-        scores=compared,
+        scores=compare({fitted.kind: scores[rows.judged]} | _totals(references)),
         calibration=_calibration(asked, random_state, absent),
-        marginals=marginals,
-        pairs=pairs(names, most_dependent(shared, shown), asked.values, sampled, N_POINTS)
-        if several
-        else None,
-        correlation=Correlation(
-            [names[d] for d in correlated],
-            rank_correlation(some[:, correlated]),
-            rank_correlation(sampled[:, correlated]),
-        )
-        if several
-        else None,
-        oddness=oddness,
-        gains=found_gains,
-        cautions=look_for_cautions(asked, fitted, scores, compared, found_gains, share_odd),
+        marginals=found_marginals,
+        pairs=None,
+        correlation=None,
+        oddness=find_odd(asked, scores, terms, sampled, numbered),
+        gains=[]
+        if gained is None
+        else gains(names, asked.order, gained, closest_columns(shared, shown)),
+        cautions=[],
         sentences={},
         absent=absent,
         version=__version__,
     )
-    found.sentences.update(_sentences(found))
-    return found
+    if len(names) > 1:
+        columns = [names[d] for d in correlated]
+        found = replace(
+            found,
+            pairs=pairs(names, most_dependent(shared, shown), asked.values, sampled, N_POINTS),
+            correlation=Correlation.of(columns, some[:, correlated], sampled[:, correlated]),
+        )
+    cautions = look_for_cautions(asked, scores, found)
+    return replace(found, cautions=cautions, sentences=sentences(found))
 
 
 def gains_of(estimator: Any, X: Any, *, random_state: int = 0) -> list[Gain]:
@@ -142,70 +138,51 @@ def gains_of(estimator: Any, X: Any, *, random_state: int = 0) -> list[Gain]:
     """
     asked = Asked.of(estimator, X, random_state)
     terms, _ = asked.scored()
-    references = asked.reference_scores()
     if terms is None:
         raise ValueError(f"{type(estimator).__name__} has no log_conditionals to compare.")
-    if references is None:
+    gained = _gained(asked, terms, reference_scores(asked))
+    if gained is None:
         raise ValueError(
             f"Expected more rows to compare columns by themselves with; got {len(asked.X)}."
         )
-    return gains(asked.names, asked.order, terms[asked.rows.judged] - references.alone, {})
+    return gains(asked.names, asked.order, gained, {})
 
 
 def _n_sampled(n_columns: int) -> int:
     return max(FEWEST_SAMPLED, min(N_SAMPLED, SAMPLED_CELLS // n_columns))
 
 
-def _some(X: Array, most: int) -> Array:
-    """Rows at even distances, so many at most."""
-    return np.asarray(X[np.linspace(0, len(X) - 1, min(most, len(X))).astype(int)])
-
-
-def _reference_lines(references: ReferenceScores | None, absent: list[str]) -> dict[str, Array]:
-    """Log densities of the judged rows by the name of the reference model."""
-    if references is None:
+def _references(asked: Asked, absent: list[str]) -> dict[str, Array]:
+    """Scores of the plain models; what there is not is said."""
+    references = reference_scores(asked)
+    if not references:
         absent.append("There are too few rows to fit a reference model to.")
-        return {}
-    alone = {"independent columns": references.alone.sum(axis=1)}
-    if references.gaussian is not None:
-        return {"Gaussian": references.gaussian} | alone
-    if not references.of_bits:
+    elif "Gaussian" not in references and not is_binary(asked.estimator):
         absent.append("A Gaussian with a full covariance takes more rows than columns to fit.")
-    return alone
+    return references
+
+
+def _totals(references: dict[str, Array]) -> dict[str, Array]:
+    """One log density a row, also of columns by themselves."""
+    return {name: X.sum(axis=1) if X.ndim == 2 else X for name, X in references.items()}
+
+
+def _gained(asked: Asked, terms: Array | None, references: dict[str, Array]) -> Array | None:
+    """What the model's log conditionals are above the log densities of columns by themselves."""
+    alone = references.get("independent columns")
+    return None if terms is None or alone is None else terms[asked.rows.judged] - alone
 
 
 def _calibration(asked: Asked, seed: int, absent: list[str]) -> list[ColumnCalibration]:
-    estimator = asked.estimator
-    if not hasattr(estimator, "pit"):
+    judged = asked.rows.judged
+    if not hasattr(asked.estimator, "pit"):
         absent.append(
-            f"{type(estimator).__name__} has no distribution function for single columns, so their"
-            " calibration cannot be checked."
+            f"{type(asked.estimator).__name__} has no distribution function for single columns, so"
+            " their calibration cannot be checked."
         )
-        return []
-    n_judged = len(asked.rows.judged)
-    if n_judged < LEAST_JUDGED:
-        absent.append(
-            f"Calibration cannot be judged by {plural(n_judged, 'row')}; it takes {LEAST_JUDGED}."
-        )
-        return []
-    judged = as_fitted(estimator, asked.X[asked.rows.judged])
-    return calibrate(asked.names, estimator.pit(judged, random_state=seed))
-
-
-def _sentences(found: Findings) -> dict[str, str]:
-    fitted, table = found.fitted, found.table
-    said = {
-        "summary": sentences.summary(fitted, table),
-        "comparison": sentences.comparison(found.scores, table, binary=fitted.binary),
-        "marginals": sentences.marginals(found.marginals),
-        "oddness": sentences.oddness(found.oddness, table),
-    }
-    if fitted.curve is not None:
-        said["curve"] = sentences.curve(fitted)
-    if found.calibration:
-        said["calibration"] = sentences.calibration(found.calibration, table.n_judged)
-    if found.correlation is not None:
-        said["correlation"] = sentences.correlation(found.correlation)
-    if found.gains:
-        said["gains"] = sentences.gains(found.gains)
-    return said
+    elif len(judged) < LEAST_JUDGED:
+        rows = plural(len(judged), "row")
+        absent.append(f"Calibration cannot be judged by {rows}; it takes {LEAST_JUDGED}.")
+    else:
+        return calibrations(asked, judged, range(len(asked.names)), seed)
+    return []

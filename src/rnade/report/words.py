@@ -110,12 +110,13 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
 
 
-def times(factor: float) -> str:
-    """Say how many times as likely, roughly.
+def times(nats: float) -> str:
+    """Say how many times as likely a difference of log densities is, roughly.
 
-    >>> times(1.23), times(37.2), times(123456)
+    >>> times(0.207), times(3.616), times(800)
     ('1.2 times', '37 times', 'over 100,000 times')
     """
+    factor = math.exp(min(nats, 700.0))
     if factor >= 100_000:
         return "over 100,000 times"
     if factor >= 1000:
