@@ -1,11 +1,9 @@
 """How much each column adds to a row's surprise, whatever the column's unit."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rnade.columns import as_fitted
-
-if TYPE_CHECKING:
-    from rnade.typing import Array
+from rnade.typing import Array
 
 # Rows drawn from the model to see what is typical of each column. A log conditional varies by
 # about 1 nat from row to row, so that 2,000 rows place its mean within about 0.02 nats. Wide
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
 _MOST_ROWS, _FEWEST_ROWS, _CELLS = 2000, 200, 400_000
 
 
-def typical_log_conditionals(estimator: Any, draws: "Array | None" = None) -> "Array":
+def typical_log_conditionals(estimator: Any, draws: Array | None = None) -> Array:
     """Give the mean of each column's log conditional over rows drawn from the model.
 
     That is minus the column's entropy given those before it. A row's log conditionals minus these

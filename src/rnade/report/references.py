@@ -23,7 +23,6 @@ _EM_STEPS = 60
 _PULL = 1e-4
 # A column's values, sorted, are put into this many groups of equal size before EM.
 _GROUPS = 500
-_CHUNK_ROWS = 20_000
 
 
 def reference_scores(asked: Asked) -> dict[str, Array]:
@@ -150,11 +149,9 @@ class IndependentMixtures:
         """Log density of each value in its column, of shape (N, D)."""
         terms = np.empty_like(X)
         constant = self.log_weights - np.log(self.deviations) - 0.5 * _LOG_2PI
-        for start in range(0, len(X), _CHUNK_ROWS):
-            rows = slice(start, start + _CHUNK_ROWS)
-            for d in range(X.shape[1]):
-                u = (X[rows, d, None] - self.means[d]) / self.deviations[d]
-                terms[rows, d] = logsumexp(constant[d] - 0.5 * u * u, axis=1)
+        for d in range(X.shape[1]):
+            u = (X[:, d, None] - self.means[d]) / self.deviations[d]
+            terms[:, d] = logsumexp(constant[d] - 0.5 * u * u, axis=1)
         return terms
 
 

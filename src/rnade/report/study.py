@@ -77,7 +77,8 @@ def study(
     terms, scores = asked.scored()
     references = _references(asked, absent)
     gained = _gained(asked, terms, references)
-    sampled = estimator.sample(_n_sampled(len(names)), random_state=random_state)
+    n_sampled = max(FEWEST_SAMPLED, min(N_SAMPLED, SAMPLED_CELLS // len(names)))
+    sampled = estimator.sample(n_sampled, random_state=random_state)
     found_marginals = marginals(asked, sampled, every)
     # Pairs are looked for among the columns where there is the most to see: all of them would take
     # the square of the columns.
@@ -146,10 +147,6 @@ def gains_of(estimator: Any, X: Any, *, random_state: int = 0) -> list[Gain]:
             f"Expected more rows to compare columns by themselves with; got {len(asked.X)}."
         )
     return gains(asked.names, asked.order, gained, {})
-
-
-def _n_sampled(n_columns: int) -> int:
-    return max(FEWEST_SAMPLED, min(N_SAMPLED, SAMPLED_CELLS // n_columns))
 
 
 def _references(asked: Asked, absent: list[str]) -> dict[str, Array]:

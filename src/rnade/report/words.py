@@ -87,14 +87,9 @@ def plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def shortened(name: str) -> str:
-    """Cut a very long name, which a table's header may well hold."""
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
-
-
 def quoted(name: str) -> str:
-    """Put a name in quotation marks, for a sentence."""
-    return f"“{shortened(name)}”"
+    """Put a name in quotation marks, for a sentence; a very long one is cut."""
+    return f"“{name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + '…'}”"
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
