@@ -140,9 +140,8 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         """Rows as the module takes them; on its device, which is faster than NumPy."""
         # Torch warns of memory that it may not write to, as of memory-mapped files.
         rows = torch.as_tensor(X if X.flags.writeable else X.copy()).to(module.device)
-        mean, scale = self.standardiser_.mean, self.standardiser_.scale
-        standard = (rows - torch.as_tensor(mean).to(rows)) / torch.as_tensor(scale).to(rows)
-        return standard.to(module.dtype)
+        mean, scale = (torch.as_tensor(t).to(rows.device) for t in self._mean_and_scale())
+        return ((rows - mean) / scale).to(module.dtype)
 
     def _module_for(self, X: Array, function: Callable[[Any, Tensor], Tensor]) -> AbstractDensity:
         """The module in the precision in which it is to compute `function` of X."""
@@ -206,7 +205,13 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         )
         module = self._module_in(self._score_dtype(n_samples))
         Z = module.sample(n_samples, generator, **dict(zip(("low", "high"), bounds, strict=True)))
-        return self.standardiser_.inverse(Z.double().cpu().numpy())
+        # On its device, which is faster than NumPy.
+        mean, scale = (torch.as_tensor(t).to(Z.device) for t in self._mean_and_scale())
+        rows: Array = (Z.double() * scale + mean).cpu().numpy()
+        return rows
+
+    def _mean_and_scale(self) -> tuple[Array, Array]:
+        return self.standardiser_.mean, self.standardiser_.scale
 
     def _bound(self, bound: ArrayLike | None, name: str) -> Array | None:
         if bound is None:
