@@ -312,6 +312,17 @@ def test_a_model_that_could_not_be_trained_again_has_not_seen_the_held_out_rows(
 # ---------------------------------------------------------------- cautions
 
 
+def test_a_weighted_model_is_told_of_and_keeps_its_weighted_score():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    weights = np.where(X[:, 0] > 0, 1.0, 0.01)
+    model = RNADE(**QUICK).fit(X, sample_weight=weights)
+    found = study(model, X)
+    assert "weighted" in {caution.kind for caution in found.cautions}
+    assert found.fitted.stored_score == model.held_out_score()
+    plain = study(RNADE(**QUICK).fit(X), X)
+    assert "weighted" not in {caution.kind for caution in plain.cautions}
+
+
 def test_cautions_of_the_weather(weather):
     *_, found = weather
     told = kinds(found)

@@ -268,3 +268,5 @@ def test_row_weights_reach_the_refit_and_the_score():
     )
     with pytest.raises(ValueError, match="[Nn]egative"):
         make_search().fit(X, sample_weight=-weights)
+    with pytest.raises(ValueError, match="A fold of cv has .* rows of positive weight"):
+        make_search().fit(X, sample_weight=(np.arange(80) >= 60).astype(float))

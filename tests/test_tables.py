@@ -425,7 +425,8 @@ SPREAD = [40, 7, 11, 3, 90, 1000, 5, 8, 21, 34, 55, 89]
         ("index", SPREAD),
         ("customer_id", SPREAD),
         ("customerId", SPREAD),
-        ("n", range(100, 112)),
+        ("n", range(12)),
+        ("n", range(1, 13)),
     ],
 )
 def test_ids_are_left_out_on_request(read, name, numbers):
@@ -454,9 +455,11 @@ def test_what_is_not_an_id(read, name, numbers):
     assert table.notes == []
 
 
-@pytest.mark.parametrize("name", ["people", "humid"])
-def test_whole_numbers_that_may_be_ids_are_told_of(read, name):
-    table = read(make_ids(**{name: SPREAD}), ids="leave out")
+@pytest.mark.parametrize(
+    ("name", "numbers"), [("people", SPREAD), ("humid", SPREAD), ("year", range(1950, 1962))]
+)
+def test_whole_numbers_that_may_be_ids_are_told_of(read, name, numbers):
+    table = read(make_ids(**{name: numbers}), ids="leave out")
     assert table.names == (name, "real")
     assert table.notes == [
         f"column {name!r} looks like an id: its values are whole numbers, all different; if it is"

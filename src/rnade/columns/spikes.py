@@ -12,7 +12,7 @@ SPIKE_SHARE = 0.05
 SPIKE_ROWS = 5
 # A column is taken for a linear function of others if they leave less than this of its variance.
 SMALLEST_SHARE = 1e-12
-# Rows that are looked at for such columns, evenly spaced, and columns up to which it is done.
+# Rows that are looked at for such columns, and columns up to which it is done.
 COMPARED_ROWS = 20_000
 MOST_COMPARED_COLUMNS = 2_000
 
@@ -63,18 +63,22 @@ def dependent_columns(X: Array) -> list[int]:
     Copies of a column are found in any table; linear functions where there are more rows than
     columns, since else there always are some.
     """
-    X = X[:: -(-len(X) // COMPARED_ROWS)]
+    if len(X) > COMPARED_ROWS:
+        # At random, since rows may have a period.
+        X = X[np.random.default_rng(0).choice(len(X), COMPARED_ROWS, replace=False)]
+    varies = np.flatnonzero(np.ptp(X, axis=0) > 0)  # of the rows looked at
+    X = X[:, varies]
     N, D = X.shape
     if N <= D + 1 or D > MOST_COMPARED_COLUMNS:
         first: dict[bytes, int] = {}
         copies = [
             first.setdefault(np.ascontiguousarray(x).tobytes(), d) for d, x in enumerate(X.T)
         ]
-        return [d for d, earliest in enumerate(copies) if earliest != d]
+        return [int(varies[d]) for d, earliest in enumerate(copies) if earliest != d]
     centred = X - X.mean(axis=0)
     norms = np.linalg.norm(centred / np.abs(centred).max(axis=0), axis=0)
     Z = centred / np.abs(centred).max(axis=0) / norms
-    return dependent_in(Z.T @ Z)
+    return [int(varies[d]) for d in dependent_in(Z.T @ Z)]
 
 
 def dependent_in(covariance: Array) -> list[int]:

@@ -83,7 +83,7 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         return u
 
     def conditional_quantiles(
-        self, X: Any, q: ArrayLike, *, where: NDArray[np.bool_] | None = None
+        self, X: Any, q: ArrayLike, *, where: ArrayLike | None = None
     ) -> Array:
         """The values below which the model puts the shares `q` of each conditional.
 
@@ -105,8 +105,15 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         """
         check_is_fitted(self)
         X = self._encode(check_rows(self, X, fitting=False))
+        if np.ndim(q) > 1:
+            raise ValueError(f"Expected q to be a number or a list of them; got {q!r}.")
         shares = [float(share) for share in np.atleast_1d(np.asarray(q))]
-        wanted = np.ones(X.shape, dtype=bool) if where is None else where
+        wanted = np.ones(X.shape, dtype=bool) if where is None else np.asarray(where)
+        if wanted.dtype != bool or wanted.shape != X.shape:
+            raise ValueError(
+                f"Expected `where` to be an array of bool of shape {X.shape};"
+                f" got {wanted.dtype} of shape {wanted.shape}."
+            )
         Z = np.full((len(shares), *X.shape), np.nan)
         for cells, _, conditional in self._conditionals(X, seed=0):
             at = wanted[cells]

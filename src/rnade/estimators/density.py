@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import _check_sample_weight
 
 from rnade.batch import Batch
-from rnade.checks import number_between
+from rnade.checks import number_between, unknown_name
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_rows, prepare_real, warn_of_few_rows
 from rnade.estimators.scoring import for_scoring
-from rnade.estimators.settings import make_rng, named_dtype, resolve_device
+from rnade.estimators.settings import DTYPES, make_rng, named_dtype, resolve_device
 from rnade.evaluation import Calibration
 from rnade.exceptions import TrainingDivergedError, TrainingWarning, warn_caller
 from rnade.nn import AbstractDensity
@@ -75,8 +75,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             self.validation_fraction, "validation_fraction", 0, 0.9, open_low=True
         )
         device, dtype = resolve_device(self.device), named_dtype(self.dtype, "dtype")
-        if self.score_dtype != "auto":
-            named_dtype(self.score_dtype, "score_dtype")
+        if self.score_dtype not in ("auto", *DTYPES):
+            raise unknown_name(self.score_dtype, ["auto", *DTYPES], "score_dtype")
         given = check_rows(self, X, fitting=True)
         X = self._encode(given)
         place = np.arange(len(X))

@@ -84,6 +84,8 @@ def _frame_values(frame: nw.DataFrame[Any]) -> Array:
             continue
         # Columns of Python objects may hold numbers all the same.
         values = column.to_list() if kind == nw.Object else []
+        missing = column.is_null().to_list() if values else []
+        values = [None if gone else v for v, gone in zip(values, missing, strict=True)]
         other = next((v for v in values if not isinstance(v, Real | Decimal | None)), None)
         if values and other is None:
             columns.append(np.array([np.nan if v is None else v for v in values], np.float64))
@@ -188,9 +190,9 @@ def warn_of_spikes(estimator: Any, X: Array, resolution: Resolution) -> None:
     dependent = [labels[d] for d in dependent_columns(X)]
     if dependent:
         warn_caller(
-            f"{some(dependent)} can be computed exactly from the columns before: such rows lie in"
-            " a plane, where a density has no bound, so log-likelihoods are inflated. Leave out"
-            " copies, sums and other linear functions of columns.",
+            f"Exact functions of the columns before: {some(dependent)}. Such rows lie in a plane,"
+            " where a density has no bound, so log-likelihoods are inflated. Leave out copies,"
+            " sums and other linear functions of columns.",
             SpikeWarning,
         )
 

@@ -208,7 +208,8 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         # On its device, which is faster than NumPy.
         mean, scale = (torch.as_tensor(t).to(Z.device) for t in self._mean_and_scale())
         rows: Array = (Z.double() * scale + mean).cpu().numpy()
-        return rows
+        # A bound may have been rounded on its way through other units and float32.
+        return rows if low is None and high is None else np.clip(rows, *ends)
 
     def _mean_and_scale(self) -> tuple[Array, Array]:
         return self.standardiser_.mean, self.standardiser_.scale

@@ -207,6 +207,12 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         for train, test in splits:
             # Rows of weight 0 are ignored.
             train, test = (at if weights is None else at[weights[at] > 0] for at in (train, test))
+            if len(train) < 2 or not len(test):
+                raise ValueError(
+                    f"A fold of cv has {len(train)} training rows and {len(test)} test rows of"
+                    " positive weight; at least 2 and 1 are needed. Leave out rows of weight 0, or"
+                    " shuffle the rows."
+                )
             own = None if weights is None else weights[train]
             base.standardiser_, base.resolution_ = base._prepare(X[train], own)
             plan = [

@@ -44,6 +44,7 @@ def look_for_cautions(asked: Asked, scores: Array, found: Findings) -> list[Caut
     cautions = [
         *_scores(found),
         *_unknown_rows(asked, fitted),
+        *_weighted(asked),
         *_overfitting(asked, fitted, scores),
     ]
     if not fitted.binary:
@@ -89,6 +90,12 @@ def _unknown_rows(asked: Asked, fitted: Fitted) -> Iterator[Caution]:
     elif rows.role == "fitted" and rows.seen is not None and rows.seen.all():
         unseen = number(fitted.stored_score.mean) if fitted.stored_score else "?"
         yield _caution("rows", "-all-seen", unseen=unseen)
+
+
+def _weighted(asked: Asked) -> Iterator[Caution]:
+    calibration = getattr(asked.estimator, "calibration_", None)
+    if calibration is not None and np.ptp(calibration.weights) > 0:
+        yield _caution("weighted")
 
 
 def _overfitting(asked: Asked, fitted: Fitted, scores: Array) -> Iterator[Caution]:

@@ -148,7 +148,7 @@ def describe(asked: Asked) -> Fitted:
         changes=_changes(estimator, len(names)),
         settings=estimator.get_params(deep=False),
         seconds=getattr(estimator, "fit_seconds_", None),
-        stored_score=None if validation is None else mean_score(validation),
+        stored_score=None if validation is None else estimator.held_out_score(),
         retrained=hasattr(estimator, "retrain_history_"),
         trained=None if curve is None else _trained(estimator, curve),
         curve=curve,

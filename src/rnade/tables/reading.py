@@ -163,7 +163,9 @@ def _without_ids(table: Table, index: str | None) -> Table:
     ids = {
         name: f"row numbers or ids ({len(values)} different whole numbers)"
         for name, values in distinct.items()
-        if name == index or _is_name_of_ids(name) or (enough and (np.diff(values) == 1).all())
+        if name == index
+        or _is_name_of_ids(name)
+        or (enough and values[0] in (0, 1) and (np.diff(values) == 1).all())
     }
     notes = [f"column {name!r} is kept if --columns names it" for name in ids]
     notes += [
