@@ -7,14 +7,13 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import _check_sample_weight
 
 from rnade.batch import Batch
 from rnade.checks import number_between, unknown_name
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.fitted_rows import FittedRows
-from rnade.estimators.inputs import check_rows, prepare_real, warn_of_few_rows
+from rnade.estimators.inputs import check_rows, check_weights, prepare_real, warn_of_few_rows
 from rnade.estimators.scoring import for_scoring
 from rnade.estimators.settings import DTYPES, make_rng, named_dtype, resolve_device
 from rnade.evaluation import Calibration
@@ -80,11 +79,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         given = check_rows(self, X, fitting=True)
         X = self._encode(given)
         place = np.arange(len(X))
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+        weights = check_weights(sample_weight, X)
+        if weights is not None:
             place = np.flatnonzero(weights)
             X, weights = X[place], weights[place]
             if len(X) < 2:

@@ -6,7 +6,8 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
-from sklearn.utils.validation import check_array, validate_data
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
 from rnade.columns import Resolution, Standardiser, dependent_columns, find_spikes
 from rnade.exceptions import SpikeWarning, TrainingWarning, warn_caller
@@ -59,6 +60,14 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool) -> Array:
     )
     _check_finite(X, column_labels(estimator))
     return np.asarray(X, dtype=np.float64)
+
+
+def check_weights(sample_weight: ArrayLike | None, X: Array) -> Array | None:
+    """Return the weights of X's rows as float64, none negative; None stays None."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return np.asarray(weights)
 
 
 def column_labels(estimator: Any) -> list[str]:

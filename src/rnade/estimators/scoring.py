@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
 from rnade.checks import positive_int
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.fitted_rows import FittedRows
-from rnade.estimators.inputs import check_rows, column_labels
+from rnade.estimators.inputs import check_rows, check_weights, column_labels
 from rnade.estimators.parameters import FitParameters
 from rnade.estimators.settings import make_rng, named_dtype
 from rnade.evaluation import Calibration, MeanScore, mean_score
@@ -86,10 +86,7 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
             Weights of the rows.
         """
         scores = self.score_samples(X)
-        if sample_weight is None:
-            return float(scores.mean())
-        weights = _check_sample_weight(sample_weight, scores, ensure_non_negative=True)
-        return float(np.average(scores, weights=weights))
+        return float(np.average(scores, weights=check_weights(sample_weight, scores)))
 
     def pvalue(self, X: Any) -> Array:
         """Share of held-out rows at most as likely as each row: small for outliers.

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import AbstractAutoregressiveEstimator, Planned
 from rnade.estimators.density import AbstractDensityEstimator, make_batch
-from rnade.estimators.inputs import check_rows
+from rnade.estimators.inputs import check_rows, check_weights
 from rnade.estimators.parameters import estimator
 from rnade.estimators.rnade import RNADE
 from rnade.estimators.settings import make_rng, named_dtype, resolve_device
@@ -143,11 +143,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         rng = make_rng(self.random_state)
         candidates = self._candidates(base, rng)
         rows = base._encode(check_rows(base, X, fitting=True))
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-            )
+        weights = check_weights(sample_weight, rows)
         splits = list(check_cv(self.cv).split(rows))
         seed = int(rng.randint(2**31 - 1))
         began = time.perf_counter()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rnade.columns.spikes import SPIKE_SHARE
 from rnade.evaluation import MeanScore, mean_score
 from rnade.report.asked import Asked
 from rnade.report.calibration import LEAST_JUDGED
@@ -18,8 +19,6 @@ from rnade.report.fitted import Fitted
 from rnade.report.words import listed, number, percent, plural, quoted
 from rnade.typing import Array
 
-# A value that more than this share of a column's rows have is a spike in it.
-SPIKE_SHARE = 0.05
 # A column of whose spread less than this remains, given others, may give something away.
 LEFT_OF_SPREAD = 0.05
 # Standard deviations beyond the training range, or from the mean where no range is stored.
