@@ -36,6 +36,10 @@ class SpikeWarning(UserWarning):
     """Repeated values, or columns that follow from others: a density can spike without bound."""
 
 
+class TableWarning(UserWarning):
+    """A column may not hold what its type says, such as a code for missing cells."""
+
+
 class TrainingWarning(UserWarning):
     """Training finished with problems, or had too few rows."""
 

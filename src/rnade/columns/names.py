@@ -9,6 +9,8 @@ from rnade.typing import Array
 
 def column_names(estimator: object) -> list[str]:
     """Give the names of a model's columns; x1, x2, ... if it was fitted without names."""
+    if is_mixed(estimator):
+        return [str(name) for name in estimator.schema_.names]  # type: ignore[attr-defined]
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
         return [str(name) for name in names]
@@ -16,8 +18,15 @@ def column_names(estimator: object) -> list[str]:
     return [f"x{d}" for d in range(1, n_columns + 1)]
 
 
+def is_mixed(estimator: object) -> bool:
+    """Whether a model's table has anything but complete columns of real numbers."""
+    return bool(getattr(estimator, "_mixed", False))
+
+
 def as_fitted(estimator: Any, X: Array) -> Any:
-    """Give rows the column names that the model was fitted with, if it has any."""
+    """Give rows the column names, and kinds, that the model was fitted with, if it has any."""
+    if is_mixed(estimator):
+        return estimator.schema_.decode(np.where(np.isnan(X), 0.0, X), ~np.isnan(X))
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return X
@@ -34,7 +43,15 @@ def as_values(estimator: Any, X: Any) -> Array:
     estimator : fitted estimator
     X : array-like or data frame of shape (N, D)
         A frame may have more columns; those of the model are taken by name.
+
+    Returns
+    -------
+    array of shape (N, D)
+        Of a table with columns of any kind: numbers, codes of levels, NaN for missing cells.
     """
+    if is_mixed(estimator):
+        values, seen = estimator.schema_.encode(X)
+        return np.where(seen, values, np.nan)
     import narwhals.stable.v1 as nw
 
     frame = nw.from_native(X, eager_only=True, pass_through=True)

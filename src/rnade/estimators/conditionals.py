@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from rnade.estimators.inputs import check_rows
 from rnade.estimators.scoring import AbstractScoringEstimator
 from rnade.estimators.settings import make_rng
 from rnade.families import Conditional
@@ -41,7 +40,7 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         array of shape (N, D)
         """
         check_is_fitted(self)
-        X = self._encode(check_rows(self, X, fitting=False))
+        X = self._encode(self._check_rows(X))
         terms = self._in_chunks(X, lambda module, x: module.log_conditionals(x))
         return terms + self.standardiser_.log_determinant_terms
 
@@ -67,7 +66,7 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         array of shape (N, D)
         """
         check_is_fitted(self)
-        X = self._encode(check_rows(self, X, fitting=False))
+        X = self._encode(self._check_rows(X))
         rng = make_rng(random_state)
         below, above = self._reach()
         u: Array = np.empty_like(X)
@@ -104,7 +103,7 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
             In the data's units.
         """
         check_is_fitted(self)
-        X = self._encode(check_rows(self, X, fitting=False))
+        X = self._encode(self._check_rows(X))
         if np.ndim(q) > 1:
             raise ValueError(f"Expected q to be a number or a list of them; got {q!r}.")
         shares = [float(share) for share in np.atleast_1d(np.asarray(q))]

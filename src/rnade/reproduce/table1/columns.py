@@ -29,7 +29,7 @@ def fit_default(folds: Sequence[FoldRows], device: torch.device, quick: bool) ->
     from rnade.estimators import RNADE
 
     for fold in folds:
-        model = RNADE(random_state=fold.number, device=str(device))
+        model = RNADE(random_state=fold.number, device=str(device), columns="real")
         if quick:
             model.set_params(epochs=3)
         with warnings.catch_warnings():
