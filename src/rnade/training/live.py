@@ -85,7 +85,7 @@ class Live:
         # over their gradients as they are.
         x, w = batches.x, batches.weights
         B = x.shape[2]
-        w = x.new_full(x.shape[:-1], -1 / B) if w is None else w / -B
+        w = x.new_full(x.shape[:3], -1 / B) if w is None else w / -B
         self._captured.run(batches._replace(weights=w), schedule, cancelled)
 
     def _one_update(self, batch: Batch, schedule: Float[Tensor, " 4"]) -> None:

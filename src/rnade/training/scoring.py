@@ -55,7 +55,7 @@ def mean_log_likelihoods(
 
     A GPU that runs out of memory is given half as many rows at a time.
     """
-    M, (_, N, D) = module.n_models, rows.x.shape
+    M, (_, N, D) = module.n_models, rows.x.shape[:3]
     size = rows_at_a_time(M * D)
     total = torch.zeros(M, dtype=torch.float64, device=module.device)
     start = 0

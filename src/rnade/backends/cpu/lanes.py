@@ -197,7 +197,7 @@ def root(typing_context: Any, x: Any) -> Any:
 
 
 class _Arithmetic:
-    """Instructions on vectors of one precision, for the two functions below."""
+    """Instructions on vectors of one precision, for the functions below."""
 
     def __init__(self, builder: Any, kind: Any) -> None:
         self.builder, self.dtype = builder, kind.dtype
@@ -231,6 +231,29 @@ class _Arithmetic:
             total = self.add(self.mul(total, x), self.number(c))
         return total
 
+    @property
+    def exp_terms(self) -> list[float]:
+        """Taylor's coefficients of e**r, as many as count for |r| <= log(2) / 2."""
+        return [1 / math.factorial(i) for i in range(8 if self.single else 14)]
+
+    def reduced(self, x: Any) -> tuple[Any, Any]:
+        """Split x = n log 2 + r with |r| <= log(2) / 2; give a t with n in its low bits, and r.
+
+        Adding 1.5 times 2**mantissa rounds to the whole number n and leaves it there, whence it is
+        shifted into the exponent.
+        """
+        rounder = self.number(1.5 * 2**self.mantissa)
+        t = self.add(self.mul(x, self.number(1 / math.log(2))), rounder)
+        n = self.sub(t, rounder)
+        r = self.sub(self.sub(x, self.mul(n, self.log_2_high)), self.mul(n, self.log_2_low))
+        return t, r
+
+    def times_power(self, p: Any, t: Any) -> Any:
+        """Multiply p by 2**n, with the n that t holds."""
+        b = self.builder
+        shifted = b.shl(b.bitcast(t, self.words), self.word(self.mantissa))
+        return b.bitcast(b.add(b.bitcast(p, self.words), shifted), p.type)
+
     def select(self, comparison: str, x: Any, y: Any, yes: Any, no: Any) -> Any:
         return self.builder.select(self.builder.fcmp_ordered(comparison, x, y), yes, no)
 
@@ -241,19 +264,30 @@ def exp(typing_context: Any, x: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         x, do = values[0], _Arithmetic(builder, signature.return_type)
-        # x = n log 2 + r with |r| <= log(2) / 2. Adding 1.5 times 2**mantissa rounds to the whole
-        # number n and leaves it in the low bits, whence it is shifted into the exponent.
-        rounder = do.number(1.5 * 2**do.mantissa)
-        t = do.add(do.mul(x, do.number(1 / math.log(2))), rounder)
-        n = do.sub(t, rounder)
-        r = do.sub(do.sub(x, do.mul(n, do.log_2_high)), do.mul(n, do.log_2_low))
-        terms = 8 if do.single else 14
-        p = do.polynomial(r, [1 / math.factorial(i) for i in range(terms)])
-        shifted = builder.shl(builder.bitcast(t, do.words), do.word(do.mantissa))
-        y = builder.bitcast(builder.add(builder.bitcast(p, do.words), shifted), x.type)
+        t, r = do.reduced(x)
+        p = do.polynomial(r, do.exp_terms)
+        y = do.times_power(p, t)
         lowest, highest = (-86.5, 88.3) if do.single else (-707.5, 709.0)
         y = do.select("<", x, do.number(lowest), do.number(0.0), y)
         y = do.select(">", x, do.number(highest), do.number(math.inf), y)
+        return do.select("ord", x, x, y, x)
+
+    return x(x), generate
+
+
+@intrinsic
+def expm1(typing_context: Any, x: Any) -> Any:
+    """e**x - 1 of numbers up to 0, to about 2 units in the last place however small they are."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        x, do = values[0], _Arithmetic(builder, signature.return_type)
+        t, r = do.reduced(x)
+        # 2**n (e**r - 1) + (2**n - 1): where n is 0 nothing is lost, else the two have one sign or
+        # the second is the larger by far.
+        p = do.mul(r, do.polynomial(r, do.exp_terms[1:]))
+        power = do.times_power(do.number(1.0), t)
+        y = do.add(do.mul(power, p), do.sub(power, do.number(1.0)))
+        y = do.select("<", x, do.number(-50.0), do.number(-1.0), y)
         return do.select("ord", x, x, y, x)
 
     return x(x), generate

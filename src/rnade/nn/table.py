@@ -1,0 +1,295 @@
+"""The density of a table with columns of any kind, averaged over networks and orders."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+
+from rnade.chunks import rows_at_a_time
+from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells, Measure
+from rnade.nn.any_order import AnyOrderModule
+from rnade.nn.column_density import ColumnDensity
+from rnade.nn.ensemble import log_average
+from rnade.typing import Array
+
+
+class TableDensity(nn.Module):
+    r"""Average of densities along several orders of the columns, by several networks.
+
+    .. math:: p(x) = \frac{1}{R} \sum_r \prod_d p_{m_r}(x_d \mid x_{<d} \text{ in order } r)
+
+    Each p_m gives any column from any others, so that a conditional of one column depends on no
+    order. An average of densities is a density, and a draw is a draw along one of the orders.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnCells
+    networks : AnyOrderModule
+        A bank of M networks.
+    orders : Tensor of shape (R, D)
+        Order r is gone along by network r modulo M.
+    indicators : mapping of int to int, optional
+        For columns whose missing cells are modelled, the column of two levels that tells them. It
+        must come before the column in every order.
+    """
+
+    orders: Tensor
+
+    def __init__(
+        self,
+        columns: Sequence[ColumnCells],
+        networks: AnyOrderModule,
+        orders: Tensor,
+        indicators: Mapping[int, int] | None = None,
+    ) -> None:
+        super().__init__()
+        self.indicators = dict(indicators or {})
+        self.columns, self.networks = tuple(columns), networks
+        self.n_dimensions = len(self.columns)
+        self.register_buffer("orders", orders)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.networks.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the parameters."""
+        return self.networks.dtype
+
+    @property
+    def n_orders(self) -> int:
+        """R."""
+        return len(self.orders)
+
+    def cells(self, X: Array) -> Tensor:
+        """Values as the networks take them.
+
+        Parameters
+        ----------
+        X : array of shape (B, D)
+            Numbers and codes of levels; NaN where a cell is not observed.
+
+        Returns
+        -------
+        Tensor of shape (B, D, 5)
+            Features of each cell, and last whether it is observed.
+        """
+        return encoded(self.columns, X).to(self.device, self.dtype)
+
+    # ---------------------------------------------------------------- densities
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log density of what is observed of each row, in nats; 0 where nothing is.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, D, 5)
+            From `cells`.
+        """
+        return log_average(self.terms(x).sum(-1))
+
+    def log_conditionals(self, x: Tensor) -> Tensor:
+        """Terms of each row's columns, (B, D), that sum to `log_prob`.
+
+        The mean of the terms along each order, weighted by how likely the row is along it, less an
+        equal share of what this mean has too much; 0 where a cell is not observed.
+        """
+        terms = self.terms(x)
+        joint = terms.sum(-1)
+        mean = (joint.softmax(0)[..., None] * terms).sum(0)
+        seen = x[..., -1]
+        share = (log_average(joint) - mean.sum(-1)) / seen.sum(-1).clamp_min(1)
+        return mean + share[:, None] * seen
+
+    def terms(self, x: Tensor) -> Tensor:
+        """Terms log p(x_d | observed before it) along each order, of shape (R, B, D)."""
+        parts = []
+        for rows in torch.split(x, self._rows_at_a_time(), 0):
+            cells, seen = rows[..., :N_FEATURES], rows[..., -1] > 0
+            along = [self.network(r).log_conditionals(cells, seen, o)[0] for r, o in self._all()]
+            parts.append(torch.stack(along))
+        return torch.cat(parts, 1)
+
+    def network(self, r: int) -> AnyOrderModule:
+        """The network that goes along order r, sharing its tensors with the bank."""
+        m = r % self.networks.n_models
+        if self.networks.n_models == 1:
+            return self.networks
+        one = self.networks._like(1)
+        for name, t in self.networks._tensors():
+            one._put(name, t.detach()[m : m + 1])
+        return one
+
+    def _all(self) -> Iterator[tuple[int, list[int]]]:
+        yield from enumerate(self.orders.tolist())
+
+    def _rows_at_a_time(self) -> int:
+        """So that neither all orders' terms nor the networks' inputs take much room."""
+        M, n_inputs, H = self.networks.W.shape
+        return max(1, min(8192, rows_at_a_time(M * (n_inputs + 8 * H))))
+
+    # ---------------------------------------------------------------- one column given others
+
+    def column(self, d: int, x: Tensor, given: Tensor) -> ColumnDensity:
+        """Density of one column of each row given any others, averaged over the networks.
+
+        Parameters
+        ----------
+        d : int
+        x : Tensor of shape (B, D, 5)
+            From `cells`.
+        given : bool Tensor of shape (B, D)
+            Cells that are known; those not observed, and the column itself, never are.
+        """
+        known = given & (x[..., -1] > 0)
+        known = known.clone()
+        known[:, d] = False
+        size = self._rows_at_a_time()
+        pieces = zip(torch.split(x, size, 0), torch.split(known, size, 0), strict=True)
+        cells = slice(0, N_FEATURES)
+        z = [self.networks.conditionals(rows[..., cells], at, d) for rows, at in pieces]
+        return ColumnDensity(self.columns[d], torch.cat(z, 1).double().cpu(), self._components)
+
+    @property
+    def _components(self) -> int:
+        return self.networks.n_components
+
+    def impute(self, X: Array, how: str, generator: Generator) -> Array:
+        """Fill missing cells, each from its distribution given what is observed of its row.
+
+        Parameters
+        ----------
+        X : array of shape (B, D)
+            NaN where a cell is missing.
+        how : {"mean", "median", "likeliest", "draw"}
+            Means of numbers; medians of numbers and of levels by their order; the likeliest level
+            and the median of numbers. Columns of levels have their likeliest level with "mean"
+            too. "draw" fills a row's cells one after the other in a random order, each given
+            those before it: a draw of all of them together.
+        generator : torch.Generator
+            On the CPU.
+
+        Returns
+        -------
+        array of shape (B, D)
+        """
+        filled, missing = X.copy(), np.isnan(X)
+        order = torch.randperm(self.n_dimensions, generator=generator).tolist()
+        for d in order:
+            rows = np.flatnonzero(missing[:, d])
+            size = self._rows_at_a_time()
+            for start in range(0, len(rows), size):
+                at = rows[start : start + size]
+                # Only draws are given to one another: other fillings are of each cell alone.
+                known = self.cells(filled[at] if how == "draw" else X[at])
+                with torch.no_grad():
+                    density = self.column(d, known, known[..., -1] > 0)
+                filled[at, d] = self._filling(density, how, generator)
+        return filled
+
+    @staticmethod
+    def _filling(density: ColumnDensity, how: str, generator: Generator) -> Array:
+        if how == "draw":
+            return density.sample(generator)
+        levels = density.column.measure == Measure.LEVEL
+        if levels and how != "median":
+            return density.mode()
+        return density.mean() if how == "mean" else density.quantile(0.5)
+
+    # ---------------------------------------------------------------- draws
+
+    def sample(self, n: int, generator: Generator) -> Array:
+        """Draw rows exactly: numbers and codes of levels.
+
+        A draw never leaves the range of the table and has no level that is not in it. NaN where a
+        cell is missing, of columns whose missing cells are modelled.
+
+        Parameters
+        ----------
+        n : int
+        generator : torch.Generator
+            On the CPU.
+
+        Returns
+        -------
+        array of shape (n, D)
+        """
+        chosen = torch.randint(self.n_orders, (n,), generator=generator)
+        X = np.empty((n, self.n_dimensions))
+        for r, order in self._all():
+            rows = (chosen == r).nonzero()[:, 0]
+            for at in torch.split(rows, self._rows_at_a_time()):
+                if len(at):
+                    X[at.numpy()] = self._draw_along(r, order, len(at), generator)
+        return X
+
+    @torch.no_grad()
+    def _draw_along(self, r: int, order: list[int], n: int, generator: Generator) -> Array:
+        X = np.empty((n, self.n_dimensions))
+        walk = self.network(r).walk(order, n)
+        seen = torch.ones(n, dtype=torch.bool, device=self.device)
+        for d, z in walk:
+            density = ColumnDensity(self.columns[d], z.double().cpu(), self._components)
+            X[:, d] = density.sample(generator)
+            cells = torch.as_tensor(self.columns[d].encode(X[:, d]))
+            here = seen
+            if d in self.indicators:
+                gone = X[:, self.indicators[d]] == 1
+                X[gone, d] = np.nan
+                here = torch.as_tensor(~gone).to(self.device)
+            walk.tell(cells.to(self.device, self.dtype), here)
+        return X
+
+    def pit(self, X: Array, generator: Generator) -> Array:
+        """Probability integral transform of the observed cells of each row; NaN elsewhere.
+
+        Each row is judged along one order, drawn by how likely the row is along it, so that the
+        result is uniform if the density is right. Where values have a probability it is drawn
+        evenly from their range of probabilities.
+
+        Parameters
+        ----------
+        X : array of shape (B, D)
+        generator : torch.Generator
+            On the CPU.
+        """
+        size = self._rows_at_a_time()
+        parts = [self._pit(X[at : at + size], generator) for at in range(0, len(X), size)]
+        return np.concatenate(parts)
+
+    @torch.no_grad()
+    def _pit(self, X: Array, generator: Generator) -> Array:
+        x = self.cells(X)
+        likely = self.terms(x).sum(-1).softmax(0).T.double().cpu()
+        chosen = torch.multinomial(likely, 1, generator=generator)[:, 0]
+        found = np.full(X.shape, np.nan)
+        for r, order in self._all():
+            at = (chosen == r).nonzero()[:, 0].numpy()
+            if not len(at):
+                continue
+            walk = self.network(r).walk(order, len(at))
+            for d, z in walk:
+                seen = ~np.isnan(X[at, d])
+                density = ColumnDensity(self.columns[d], z.double().cpu(), self._components)
+                values = np.where(seen, X[at, d], 0.0)
+                low, high = density.cdf(values, strictly=True), density.cdf(values)
+                drawn = torch.rand(len(at), dtype=torch.float64, generator=generator).numpy()
+                found[at, d] = np.where(seen, low + drawn * (high - low), np.nan)
+                own = x[torch.as_tensor(at), d]
+                walk.tell(own[:, :N_FEATURES], own[:, -1] > 0)
+        return found
+
+
+def encoded(columns: Sequence[ColumnCells], X: Array) -> Tensor:
+    """What networks are told of values, (B, D, 5) in float64; see `TableDensity.cells`."""
+    x = np.zeros((*X.shape, N_FEATURES + 1))
+    x[..., CODE], x[..., LOG_WIDTH] = -1, -math.inf
+    for d, column in enumerate(columns):
+        seen = ~np.isnan(X[:, d])
+        x[seen, d, :N_FEATURES] = column.encode(X[seen, d])
+        x[seen, d, N_FEATURES] = 1.0
+    return torch.as_tensor(x)

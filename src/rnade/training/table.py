@@ -1,0 +1,193 @@
+"""Training the networks of a table: how large, how many, how long, and on which rows."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from rnade.batch import Batch
+from rnade.columns.partition import N_FEATURES, ColumnCells
+from rnade.nn.any_order import AnyOrderModule
+from rnade.nn.table import encoded
+from rnade.training.any_order import AnyOrderRows, with_roles
+from rnade.training.member import Member
+from rnade.training.recipe import MODERN, Recipe
+
+# Networks at most; each leaves out another eighth of the rows, which stop its training.
+MOST_NETWORKS = 8
+# Multiplications and additions that a fit may take, so that it lasts a minute or so.
+WORK = {"cpu": 1.1e13, "cuda": 2e14}
+UNITS = {"cpu": 256, "cuda": 512}
+# Tables of so many rows have more units on a CPU too.
+MANY_ROWS, MORE_UNITS = 8000, 320
+# Times an epoch's share of the updates is looked at, and looks without a better score to stop at.
+EPOCHS, PATIENCE = 25, 8
+# Rows with which the left-out rows are scored, each cut in several ways if they are fewer.
+SCORED_ROWS, MOST_CUTS = 8000, 8
+# Orders of the columns over which a density is averaged; fewer in wide tables.
+ORDERS, WIDE, ORDERS_OF_WIDE = 16, 40, 8
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """Sizes of the networks of a table and of their training; deterministic, kept in the file.
+
+    Attributes
+    ----------
+    n_networks, n_hidden, n_layers, n_components : int
+    dropout : float
+    n_orders : int
+        Of the columns, over which densities are averaged.
+    batch_size, n_updates : int
+    """
+
+    n_networks: int
+    n_hidden: int
+    n_layers: int
+    n_components: int
+    dropout: float
+    n_orders: int
+    batch_size: int
+    n_updates: int
+
+    def settings(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+def plan_table(
+    n_rows: int,
+    columns: Sequence[ColumnCells],
+    device: str,
+    *,
+    n_components: int,
+    n_hidden: int | None = None,
+    n_layers: int | None = None,
+    n_networks: int | None = None,
+) -> TablePlan:
+    """Choose sizes by the table: more for more rows, within the work that a fit may take.
+
+    Parameters
+    ----------
+    n_rows : int
+        Of training.
+    columns : sequence of ColumnCells
+    device : "cpu" or "cuda"
+    n_components, n_hidden, n_layers, n_networks : int, optional
+        Those that the user has chosen.
+    """
+    units = max(UNITS[device], MORE_UNITS) if n_rows >= MANY_ROWS else UNITS[device]
+    H, L = n_hidden or units, n_layers or 3
+    batch = 128 if n_rows < 1000 else 256 if n_rows < 5000 else 512
+    updates = round(min(max(25 * math.sqrt(n_rows), 400), 3500))
+    inputs = sum(column.n_cells + 2 for column in columns)
+    outputs = sum(column.n_cells + 3 * n_components * column.has_smooth for column in columns)
+    # Forward and backward, a multiplication and an addition each.
+    work = 6 * (H * (inputs + outputs) + 2 * L * H * H) * batch * updates
+    affordable = int(WORK[device] / work)
+    if affordable < 1 and n_networks is None:
+        updates = max(400, int(updates * WORK[device] / work))
+    networks = n_networks or min(MOST_NETWORKS, max(1, affordable))
+    orders = ORDERS if len(columns) <= WIDE else ORDERS_OF_WIDE
+    return TablePlan(
+        networks,
+        H,
+        L,
+        n_components,
+        min(max(1500 / n_rows, 0.05), 0.5),
+        math.ceil(orders / networks) * networks,
+        min(batch, n_rows),
+        updates,
+    )
+
+
+def table_recipe(plan: TablePlan, n_columns: int, **changes: Any) -> Recipe:
+    """How the networks of a table are trained; `changes` that are not None are the user's."""
+    recipe = MODERN.with_changes(
+        learning_rate=0.002,
+        weight_decay=0.3,
+        batch_size=plan.batch_size,
+        epochs=EPOCHS,
+        batches_per_epoch=max(1, plan.n_updates // EPOCHS),
+        patience=PATIENCE,
+        averaging=0.998,
+        # The gradient of a row grows with its columns.
+        clip_norm=float(n_columns),
+    )
+    return recipe.with_changes(**changes)
+
+
+def cut_columns(
+    kinds: Sequence[Callable[..., ColumnCells]], X: Any, weights: Any = None
+) -> list[ColumnCells]:
+    """Cut each column by its own function, given its observed values and their weights."""
+    found = []
+    for cut, column in zip(kinds, X.T, strict=True):
+        seen = ~np.isnan(column)
+        own = None if weights is None or not seen.any() else weights[seen]
+        found.append(cut(column[seen], weights=own))
+    return found
+
+
+def table_members(
+    columns: Sequence[ColumnCells],
+    X: Any,
+    weights: Tensor | None,
+    plan: TablePlan,
+    recipe: Recipe,
+    seed: int,
+    device: torch.device,
+    held_out: Batch | None = None,
+) -> list[Member]:
+    """Networks ready for a bank, each with rows of its own left out.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnCells
+    X : array of shape (N, D)
+        Training values, NaN where missing.
+    weights : Tensor of shape (N,), optional
+    plan, recipe
+    seed : int
+    device : torch.device
+    held_out : Batch, optional
+        Values, x of shape (n, D), that stop the training of all networks in place of parts of X:
+        of small tables.
+    """
+    x = encoded(columns, X).to(device, torch.float32)
+    cells, seen = x[..., :N_FEATURES], x[..., -1] > 0
+    N, members = len(x), []
+    for m in range(plan.n_networks):
+        generator = Generator(device).manual_seed(seed + m)
+        left = torch.zeros(N, dtype=torch.bool, device=device)
+        if held_out is None:
+            part = m % MOST_NETWORKS
+            left[part * N // MOST_NETWORKS : (part + 1) * N // MOST_NETWORKS] = True
+            judged, w = (cells[left], seen[left]), None if weights is None else weights[left]
+        else:
+            y = encoded(columns, held_out.x.cpu().numpy()).to(device, torch.float32)
+            judged, w = (y[..., :N_FEATURES], y[..., -1] > 0), held_out.weights
+        source = AnyOrderRows(
+            cells[~left],
+            seen[~left],
+            generator,
+            weights=None if weights is None else weights[~left],
+        )
+        cuts = max(1, min(MOST_CUTS, SCORED_ROWS // max(1, len(judged[0]))))
+        first, second = (t[:SCORED_ROWS].repeat(cuts, *[1] * (t.ndim - 1)) for t in judged)
+        roles = with_roles(first, second, Generator(device).manual_seed(seed))
+        module = AnyOrderModule(
+            columns,
+            plan.n_hidden,
+            n_layers=plan.n_layers,
+            n_components=plan.n_components,
+            dropout=plan.dropout,
+            generator=Generator().manual_seed(seed + m),
+        ).to(device)
+        w = None if w is None else w[:SCORED_ROWS].repeat(cuts)
+        members.append(Member(module, recipe, source, Batch(roles, w)))
+    return members
