@@ -123,7 +123,8 @@ def test_settings_are_what_the_estimators_declare():
 def test_every_parameter_is_an_option_with_help(rnade):
     options = {p.name: p.annotation.__metadata__[0] for p in settings_parameters(SETTINGS)}
     declared = {name for own in SETTINGS.values() for name in own}
-    assert set(options) == declared - {"verbose", "ensemble", "search"}
+    ours = {"verbose", "ensemble", "search", "columns", "missing", "na"}
+    assert set(options) == declared - ours
     text = succeeded(rnade("fit", "--help"))
     for name, option in options.items():
         assert option.help.strip()
@@ -264,7 +265,7 @@ def test_fit_says_what_it_did(rnade, folder):
             f"n{i},2020-01-{i % 28 + 1:02},7,{np.sin(i)},{np.cos(3 * i)}\n" for i in range(60)
         )
     )
-    code, out, err = rnade("fit", "t.csv", *QUICK)
+    code, out, err = rnade("fit", "t.csv", "--kind", "real", *QUICK)
     assert code == 0
     assert "rnade: left out column 'name': text (such as 'n0')\n" in err
     assert "rnade: left out column 'day': dates\n" in err
@@ -398,7 +399,7 @@ def test_fit_leaves_out_ids(rnade, folder):
         row = (i, ids[i], turnover[i], columns["a"][i], columns["b"][i])
         lines.append(",".join(map(str, row)))
     (folder / "t.csv").write_text("\n".join(lines))
-    code, _, err = rnade("fit", "t.csv", *QUICK)
+    code, _, err = rnade("fit", "t.csv", "--kind", "real", *QUICK)
     assert code == 0
     assert list(load("t.rnade").feature_names_in_) == ["turnover", "a", "b"]
     for name in ("x1", "customer_id"):
@@ -406,7 +407,7 @@ def test_fit_leaves_out_ids(rnade, folder):
         assert f"rnade: left out column {name!r}: {reason}\n" in err
         assert f"rnade: column {name!r} is kept if --columns names it\n" in err
     assert "rnade: column 'turnover' looks like an id" in err
-    kept = ("--columns", "customer_id,a", "--force")
+    kept = ("--columns", "customer_id,a", "--force", "--kind", "real")
     succeeded(rnade("fit", "t.csv", *kept, *QUICK))
     assert list(load("t.rnade").feature_names_in_) == ["customer_id", "a"]
 
@@ -452,9 +453,16 @@ def test_fit_counts_one_thing_as_one(rnade, folder):
 def test_fit_drops_rows_only_when_asked(rnade, folder):
     with (folder / "data.csv").open("a") as file:
         file.write("1,,2\n")
-    assert error(rnade("fit", "data.csv", *QUICK)) == (
+    assert error(rnade("fit", "data.csv", "--kind", "real", *QUICK)) == (
         "data.csv has 1 missing cell, the first in line 122, column 'b'; fix them, or leave such "
         "rows out with --missing drop."
+    )
+    assert error(rnade("fit", "data.csv", "--missing", "error", *QUICK)) == (
+        "data.csv has 1 missing cell, the first in line 122, column 'b'; fix them, leave such rows"
+        " out with --missing drop, or let rows count by their other cells with --missing ignore."
+    )
+    assert "--missing ignore is for models fitted by --model rnade" in error(
+        rnade("fit", "data.csv", "--model", "gaussian", "--missing", "ignore")
     )
     code, out, err = rnade("fit", "data.csv", "--missing", "drop", *QUICK)
     assert code == 0
@@ -463,7 +471,7 @@ def test_fit_drops_rows_only_when_asked(rnade, folder):
 
 
 def test_fit_names_only_the_first_of_many_left_out_columns(rnade, folder):
-    write_table({**make_columns(), **{f"w{d}": ["x", "y"] * 60 for d in range(25)}}, "wide.csv")
+    write_table({**make_columns(), **{f"w{d}": ["x"] * 120 for d in range(25)}}, "wide.csv")
     _, _, err = rnade("fit", "wide.csv", *QUICK)
     assert err.count("left out column") == 20
     assert "rnade: left out 5 more columns\n" in err
@@ -472,7 +480,7 @@ def test_fit_names_only_the_first_of_many_left_out_columns(rnade, folder):
 def test_fit_shows_warnings_as_one_line(rnade, folder):
     rng = np.random.default_rng(0)
     write_table({"whole": rng.integers(0, 9, 90), "real": rng.normal(size=90)}, "t.csv")
-    code, _, err = rnade("fit", "t.csv", "-q", *QUICK)
+    code, _, err = rnade("fit", "t.csv", "-q", "--kind", "real", *QUICK)
     assert code == 0
     (line,) = err.splitlines()
     assert line.startswith("rnade: warning: Whole-number or heavily repeated values in")
@@ -583,14 +591,24 @@ def test_fit_errors(rnade, folder, case):
 TABLE_ERRORS = {
     "empty": (b"", "t.csv is empty."),
     "header only": (b"a,b\n", "t.csv has a header but no rows."),
-    "no numbers": (b"a\nred\nblue\n", "t.csv has no numeric column that can be used"),
+    "no columns": (b"a\nred\nred\n", "t.csv: no column is left that a model could learn from"),
     "ragged": (b"a,b\n1,2\n3\n", "t.csv: line 3 has 1 cell; expected 2"),
     "rubbish": (bytes(range(256)), "t.csv is neither text nor a Parquet or Arrow table."),
-    "infinite": (b"a,b\n1,2\n3,inf\n", "t.csv has 1 infinite cell, the first in line 3"),
+    "infinite": (
+        b"a,b\n1,2\n3,inf\n",
+        "t.csv: column 'b' holds an infinite value, first inf in line 3. Replace it by a number",
+    ),
     "word": (b"a,b\n1,2\n3,4\n5,x\n", "t.csv: line 4, column 'b': 'x' is not a number"),
-    "all constant": (b"a\n1\n1\n", "t.csv has no numeric column that can be used ('a': constant"),
-    "too large": (b"a,b\n1,2\n3,4e31\n", "t.csv: line 3, column 'b': 4e+31 is out of range"),
-    "one row": (b"a,b\n1,2\n", "minimum of 2"),
+    "all constant": (
+        b"a\n1\n1\n",
+        "no column is left that a model could learn from ('a': constant",
+    ),
+    "too large": (
+        b"a,b\n1,2\n3,4e31\n",
+        "t.csv: column 'b' holds numbers beyond 1e+30, too large to compute with, first 4e+31 in"
+        " line 3. Rescale the column.",
+    ),
+    "one row": (b"a,b\n1,2\n", "constant (1 in every row)"),
 }
 
 
@@ -599,6 +617,23 @@ def test_fit_bad_tables(rnade, folder, case):
     content, expected = TABLE_ERRORS[case]
     (folder / "t.csv").write_bytes(content)
     assert expected in error(rnade("fit", "t.csv", *SEED))
+    assert not (folder / "t.rnade").exists()
+
+
+REAL_TABLE_ERRORS = {
+    "no numbers": (b"a\nred\nblue\n", "t.csv has no numeric column that can be used"),
+    "infinite": (b"a,b\n1,2\n3,inf\n", "t.csv has 1 infinite cell, the first in line 3"),
+    "all constant": (b"a\n1\n1\n", "t.csv has no numeric column that can be used ('a': constant"),
+    "too large": (b"a,b\n1,2\n3,4e31\n", "t.csv: line 3, column 'b': 4e+31 is out of range"),
+    "one row": (b"a,b\n1,2\n", "minimum of 2"),
+}
+
+
+@pytest.mark.parametrize("case", REAL_TABLE_ERRORS)
+def test_fit_bad_tables_of_real_columns(rnade, folder, case):
+    content, expected = REAL_TABLE_ERRORS[case]
+    (folder / "t.csv").write_bytes(content)
+    assert expected in error(rnade("fit", "t.csv", "--kind", "real", *SEED))
     assert not (folder / "t.rnade").exists()
 
 
@@ -895,7 +930,7 @@ def test_report_tells_what_fit_left_out(rnade, folder):
     rng = np.random.default_rng(0)
     lines = [f"{rng.normal()},{rng.normal() if i else ''},word,7" for i in range(60)]
     (folder / "t.csv").write_text("a,b,c,d\n" + "\n".join(lines))
-    succeeded(rnade("fit", "t.csv", "-q", "--missing", "drop", *QUICK))
+    succeeded(rnade("fit", "t.csv", "-q", "--missing", "drop", "--kind", "real", *QUICK))
     succeeded(rnade("report", "t.rnade", "t.csv", "--missing", "drop"))
     page = (folder / "report.html").read_text()
     assert "c: text (such as &#x27;word&#x27;); d: constant (7 in every row)" in page
@@ -937,7 +972,7 @@ def test_faults_of_ours_are_told_from_bad_input(rnade, monkeypatch):
     def broken(*_, **__):
         raise KeyError("lost")
 
-    monkeypatch.setattr(RNADE, "sample", broken)
+    monkeypatch.setattr(RNADE, "sample_values", broken)
     code, out, err = rnade("sample", "m.rnade")
     assert (code, out) == (1, "")
     assert err == ("rnade: error: KeyError: 'lost' (a bug in rnade; try rnade --debug ...)\n")
@@ -971,7 +1006,7 @@ def test_interrupt_signal(folder):
     """Ctrl-C in the middle of training, in a process of its own that reads standard input."""
     rows = "".join(f"{i % 7},{np.sin(i)}\n" for i in range(100))
     process = subprocess.Popen(
-        [*COMMAND, "fit", "-", "--epochs", "1000000"],
+        [*COMMAND, "fit", "-", "--kind", "real", "--epochs", "1000000"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -1060,7 +1095,7 @@ def test_errors_as_a_process(folder):
         (["score", "--help"], set()),
         (["report", "--help"], set()),
         (["reproduce", "--help"], set()),
-        (["info", "m.rnade"], {"numpy"}),
+        (["info", "m.rnade"], {"numpy", "pyarrow"}),
         (["score", "m.rnade", "data.csv"], {"numpy", "torch", "sklearn", "pyarrow", "numba"}),
     ],
 )

@@ -197,7 +197,7 @@ def test_frames_may_hold_whole_numbers_and_truths():
     X = make_X(60)
     frame = pd.DataFrame({"a": X[:, 0], "n": np.arange(60), "t": X[:, 0] > 1000})
     with pytest.warns(SpikeWarning, match="column 'n', column 't'"):
-        RNADE(**ONE).fit(frame)
+        RNADE(**ONE, columns="real").fit(frame)
 
 
 def test_row_weights_steer_the_fit():
@@ -387,7 +387,7 @@ def test_single_values_that_hold_a_share_of_the_rows_are_named(share):
     X = make_X()
     X[: round(share * len(X)), 1] = 0
     with pytest.warns(SpikeWarning, match=rf"repeated: 0 in column 1 \({share:.0%} of the rows\)"):
-        RNADE(**ONE).fit(X)
+        RNADE(**ONE, columns="real").fit(X)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -458,7 +458,7 @@ def test_masked_values_are_missing_values():
     X = np.ma.MaskedArray(make_X(40), mask=False)
     X[5, 2] = np.ma.masked
     with pytest.raises(ValueError, match="the first is nan in row 5, column 2"):
-        RNADE(**ONE).fit(X)
+        RNADE(**ONE, columns="real").fit(X)
     whole = np.ma.MaskedArray(make_X(40), mask=False)
     np.testing.assert_array_equal(
         RNADE(**ONE).fit(whole).score_samples(whole),
@@ -478,10 +478,10 @@ def test_frames_of_objects_and_decimals_are_read_as_the_numbers_that_they_hold()
         np.testing.assert_allclose(RNADE(**ONE).fit(frame).score_samples(frame), expected)
     gap = pd.DataFrame({"a": [1.5, pd.NA, 2.5], "b": [1.0, 2.5, 3.5]}, dtype=object)
     with pytest.raises(ValueError, match="the first is nan in row 1, column 'a'"):
-        RNADE(**ONE).fit(gap)
+        RNADE(**ONE, columns="real").fit(gap)
     mixed = pd.DataFrame({"a": [1.5, "x", 2.5], "b": [1.0, 2.5, 3.5]}, dtype=object)
     with pytest.raises(ValueError, match=r"Column 'a' \(holds str\) of X holds no numbers"):
-        RNADE(**ONE).fit(mixed)
+        RNADE(**ONE, columns="real").fit(mixed)
 
 
 def test_lazy_frames_are_told_to_be_collected():
@@ -559,7 +559,7 @@ BAD_X = {
 def test_bad_rows_are_told_what_and_where(name):
     X, message = BAD_X[name]
     with pytest.raises(ValueError, match=message):
-        RNADE(**ONE).fit(X)
+        RNADE(**ONE, columns="real").fit(X)
 
 
 @pytest.mark.parametrize(

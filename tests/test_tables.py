@@ -1,5 +1,6 @@
 """Reading and writing tables: what is understood, and what each refusal says."""
 
+import datetime as dt
 import gzip
 import io
 import os
@@ -14,7 +15,9 @@ from pyarrow import feather
 from rnade.exceptions import TableError
 from rnade.tables import (
     NOT_CHOSEN,
+    as_marks,
     check_destination,
+    read_frame,
     read_table,
     table_format,
     write_table,
@@ -794,3 +797,138 @@ def test_nothing_half_written_is_left(in_folder, monkeypatch, failure):
         write_table({"a": [1]}, "out.csv", force=True)
     assert os.listdir(in_folder) == ["out.csv"]
     assert (in_folder / "out.csv").read_text() == "old"
+
+
+# ------------------------------------------------------------------ columns of any type
+
+
+@pytest.fixture
+def frame(in_folder):
+    """Read columns of any type from the text of a CSV file."""
+
+    def frame(content, *args, **kwargs):
+        (in_folder / "t.csv").write_text(content)
+        return read_frame("t.csv", *args, **kwargs)[0]
+
+    return frame
+
+
+DAY = dt.date(2020, 3, 1)
+TYPED = {
+    "whole": (["1", "", "3"], pa.int64(), [1, None, 3]),
+    "decimals": (["1", "2.5", "?"], pa.float64(), [1, 2.5, None]),
+    "thousands": (["'1,234'", "'12,000'", "7"], pa.int64(), [1234, 12000, 7]),
+    "thousands and decimals": (["'1,234.5'", "2", "NA"], pa.float64(), [1234.5, 2, None]),
+    "booleans": (["true", " FALSE ", ""], pa.bool_(), [True, False, None]),
+    "words": ([" red ", "blue", "n/a"], pa.string(), ["red", "blue", None]),
+    "dates": (["2020-03-01", "-", "2020-03-01"], pa.date32(), [DAY, None, DAY]),
+    "blanks around dates": ([" 2020-03-01", "", "2020-3-1 "], pa.date32(), [DAY, None, DAY]),
+    "days first, by points": (["01.03.2020", "", "1.3.2020"], pa.date32(), [DAY, None, DAY]),
+    "days first": (
+        ["01/03/2020", "31/03/2020", ""],
+        pa.date32(),
+        [DAY, DAY.replace(day=31), None],
+    ),
+    "months first": (
+        ["3/1/2020", "3/31/2020", ""],
+        pa.date32(),
+        [DAY, DAY.replace(day=31), None],
+    ),
+    "years first": (["2020/03/01", "2020/3/1", "?"], pa.date32(), [DAY, DAY, None]),
+    "times": (
+        ["01.03.2020 9:30", "", "01.03.2020T12:00"],
+        pa.timestamp("s"),
+        [dt.datetime(2020, 3, 1, 9, 30), None, dt.datetime(2020, 3, 1, 12)],
+    ),
+    "fractions": (
+        ["2020-03-01 9:30:00.5", "", "2020-03-01 12:00:00"],
+        pa.timestamp("us"),
+        [dt.datetime(2020, 3, 1, 9, 30, 0, 500_000), None, dt.datetime(2020, 3, 1, 12)],
+    ),
+    "no dates": (["2020-13-01", "a", "b"], pa.string(), ["2020-13-01", "a", "b"]),
+    "no months": (
+        ["2020-13-01", "2020-14-01", ""],
+        pa.string(),
+        ["2020-13-01", "2020-14-01", None],
+    ),
+    "empty": (["", "NA", "?"], pa.null(), [None, None, None]),
+}
+
+
+@pytest.mark.parametrize("case", TYPED)
+def test_types_of_cells(frame, case):
+    words, kind, expected = TYPED[case]
+    rows = (f"{word},{i}.5".replace("'", '"') for i, word in enumerate(words))
+    found = frame("a,other\n" + "\n".join(rows) + "\n")
+    assert found.cells["a"].type == kind
+    assert found.cells["a"].to_pylist() == expected
+
+
+def test_days_and_months_that_cannot_be_told_apart(frame):
+    text = "a,b\n01/02/2020,1\n03/04/2020,2\n"
+    why = "dates whose day and month cannot be told apart (such as '01/02/2020'); write them as"
+    assert frame(text).left_out == {"a": f"{why} 2020-12-31"}
+    with pytest.raises(TableError, match=r"t.csv: column 'a' cannot be used: dates whose day"):
+        frame(text, columns=["a"])
+    # Where it makes no difference they are dates.
+    assert frame("a,b\n02/02/2020,1\n03/03/2020,2\n").cells["a"].type == pa.date32()
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separator_of_words_alone(frame, separator):
+    text = "colour,shape of it,size\nred,round one,big\nblue,flat,so so\n".replace(",", separator)
+    assert frame(text).names == ("colour", "shape of it", "size")
+
+
+def test_one_column_of_words(frame):
+    assert frame("shape of it\nround one\nflat one\n").names == ("shape of it",)
+
+
+def test_columns_as_they_have_to_be(frame):
+    text = "zip,n\n00501,1\n1,x\n"
+    assert frame(text, kinds={"zip": "category", "n": "category"}).cells["zip"].to_pylist() == [
+        "00501",
+        "1",
+    ]
+    with pytest.raises(TableError, match="t.csv: line 3, column 'n': 'x' is not a number; fix"):
+        frame(text, kinds={"n": "integer"})
+    truths = frame("b,c\n1,2\ntrue,3\n0,4\n,5\n", kinds={"b": "boolean"})
+    assert truths.cells["b"].to_pylist() == [True, True, False, None]
+    with pytest.raises(TableError, match="'1,5' is not a number with a decimal point; fix the"):
+        frame("a|b\n1.5|2\n1,5|x\n", kinds={"a": "real"}, decimal=".")
+
+
+def test_rows_of_a_frame_are_named_as_in_the_file(frame):
+    found = frame("# note\na,b\n\n1,2\n3,4\n5,6\n", weight="b")
+    assert found.place(1) == "line 5"
+    some = found.keep(np.array([False, True, True]))
+    assert (some.place(0), some.n_rows, some.dropped_rows) == ("line 5", 2, 1)
+    assert some.rows.tolist() == [2, 3]
+    assert some.weights.tolist() == [4, 6]
+    assert some.to_arrow().to_pydict() == {"a": [3, 5]}
+
+
+def test_marks_as_text_and_numbers():
+    assert as_marks(["?", "1e3", "nan"]) == ("?", "1e3", 1000.0, "nan")
+
+
+def test_types_that_csv_has_not_are_written(in_folder):
+    noon = dt.datetime(2020, 3, 1, 12)
+    write_table(
+        pa.table(
+            {
+                "level": pa.array(["a, b", None, "c"]).dictionary_encode(),
+                "time": pa.array([noon, None, noon], pa.timestamp("ns")),
+                "fine": pa.array([noon, None, noon.replace(microsecond=5)], pa.timestamp("us")),
+                "span": pa.array([1500, None, 2000], pa.duration("ms")),
+                "zone": pa.array([noon, None, noon], pa.timestamp("us", "UTC")),
+            }
+        ),
+        "t.csv",
+    )
+    assert (in_folder / "t.csv").read_text().splitlines() == [
+        "level,time,fine,span,zone",
+        '"a, b",2020-03-01 12:00:00,2020-03-01 12:00:00.000000,1.5,2020-03-01 12:00:00Z',
+        ",,,,",
+        '"c",2020-03-01 12:00:00,2020-03-01 12:00:00.000005,2,2020-03-01 12:00:00Z',
+    ]

@@ -1,7 +1,8 @@
-"""Exact densities for real-valued data by neural autoregressive models.
+"""Exact densities of tables and other data by neural autoregressive models.
 
 ``RNADE``, ``NADE`` and the baselines beside them are scikit-learn estimators and ``RNADESearchCV``
-searches over settings; ``rnade.nn`` holds the torch modules behind them; ``load`` reads a saved
+searches over settings; ``Real``, ``Integer``, ``Category`` and ``Date`` are kinds of columns;
+``rnade.nn`` holds the torch modules behind them; ``load`` reads a saved
 model. Everything loads on first use.
 """
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rnade._version import __version__
 
 if TYPE_CHECKING:
+    from rnade.columns import Category, Date, Integer, Real
     from rnade.estimators import (
         FVBN,
         FVSBN,
@@ -27,16 +29,24 @@ __all__ = [
     "FVSBN",
     "NADE",
     "RNADE",
+    "Category",
+    "Date",
     "Gaussian",
+    "Integer",
     "MixtureOfFactorAnalyzers",
     "MixtureOfGaussians",
     "RNADESearchCV",
+    "Real",
     "__version__",
     "load",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("Category", "Date", "Integer", "Real"):
+        from rnade import columns
+
+        return getattr(columns, name)
     if name in __all__:
         from rnade import estimators
 

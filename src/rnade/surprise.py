@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from rnade.columns import as_fitted
+import numpy as np
+
+from rnade.columns import as_fitted, as_values
+from rnade.columns.names import is_mixed
 from rnade.typing import Array
 
 # Rows drawn from the model to see what is typical of each column. A log conditional varies by
@@ -29,6 +32,11 @@ def typical_log_conditionals(estimator: Any, draws: Array | None = None) -> Arra
     array of shape (D,)
     """
     n = max(_FEWEST_ROWS, min(_MOST_ROWS, _CELLS // estimator.n_features_in_))
-    draws = estimator.sample(n, random_state=0) if draws is None else draws[:n]
-    typical: Array = estimator.log_conditionals(as_fitted(estimator, draws)).mean(axis=0)
-    return typical
+    draws = estimator.sample_values(n, random_state=0) if draws is None else draws[:n]
+    rows = as_fitted(estimator, draws)
+    terms: Array = estimator.log_conditionals(rows)
+    if not is_mixed(estimator):
+        return np.asarray(terms.mean(axis=0))
+    # A drawn cell may be missing, where the model says so; its term is 0 and tells nothing.
+    seen = ~np.isnan(as_values(estimator, rows))
+    return np.asarray((terms * seen).sum(axis=0) / np.maximum(seen.sum(axis=0), 1))

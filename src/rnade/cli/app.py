@@ -43,6 +43,7 @@ _add(
     fit,
     "rnade fit wine.csv",
     "rnade fit sales.csv --exclude year --weight n --missing drop -o s.rnade",
+    'rnade fit houses.csv --kind zip=category --na "-,999"',
     "rnade fit bits.parquet --model nade --n-hidden 100 --epochs 50",
     more=settings_parameters(SETTINGS),
 )
@@ -86,7 +87,7 @@ def _options(
         bool, typer.Option("--debug", help="Show the traceback of an error (or RNADE_DEBUG=1).")
     ] = False,
 ) -> None:
-    """Exact densities for tables of numbers: fit a model, score rows, draw new ones."""
+    """Exact densities for tables: fit a model, score rows (outliers), draw new ones."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

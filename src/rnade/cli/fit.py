@@ -2,7 +2,9 @@
 
 import re
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,15 +12,13 @@ import typer
 
 from rnade.checks import unknown_name
 from rnade.cli import options
+from rnade.cli.kinds import MOST_NOTES, in_our_words, infer, parse_kinds, tell_kinds
 from rnade.cli.settings import DEFAULTS, Setting, declared_settings, value_of
 from rnade.cli.terminal import counted, note, print_json
 
 if TYPE_CHECKING:
-    from rnade.tables import Table
-
-# Left-out columns named one by one; of more, the number is told.
-_MOST_NOTES = 20
-
+    from rnade.columns import Schema
+    from rnade.tables import Frame, Table
 
 # The estimators that ``--model`` names; those of binary columns keep a column that never changes.
 ESTIMATORS = {
@@ -87,6 +87,16 @@ def fit(
             help="Comma-separated names of columns not to use.",
         ),
     ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=KIND",
+            help="What a column holds, if its type does not say; may be given again for others."
+            " Kinds: real, integer, category, ordinal, boolean, date, leave-out. --kind real"
+            " alone takes every column as real numbers, as published log-likelihoods do: then"
+            " text and dates are left out. (Only with --model rnade.)",
+        ),
+    ] = None,
     weight: options.Weight = None,
     reading: options.Reading,
     force: options.Force = False,
@@ -94,32 +104,44 @@ def fit(
     as_json: options.Json = False,
     **settings: Any,
 ) -> None:
-    """Fit a model to the numeric columns of a table and save it.
+    """Fit a model to a table and save it.
 
-    Text, dates, constant columns, row numbers and ids are left out, and named; --columns chooses
-    the columns instead.
+    Columns may hold numbers, categories, true and false, and dates, and cells may be missing; what
+    each column holds is found by its type, or given by --kind. Constant columns, row numbers, ids
+    and free text are left out, and named; --columns chooses the columns instead. Models other than
+    rnade take numeric columns only.
     """
-    from rnade.tables import check_destination, read_table
+    from rnade.exceptions import TableWarning
+    from rnade.tables import check_destination
 
     path = Path(output) if output is not None else default_output(data)
     check_destination(path, force=force, inputs=[data])
     chosen = _settings(model, settings)
     if model != "rnade" and (search or ensemble is not None):
         raise ValueError(f"--search and --ensemble are options for --model rnade, not {model}.")
-    table = read_table(
-        data,
-        **vars(reading),
-        exclude=exclude or (),
-        weight=weight,
-        # The density of a constant is infinite, but a bit that never changes is a bit.
-        constant="keep" if model in _BINARY else "leave out",
-        ids="leave out",
-    )
-    _say_what_is_left_out(table, quiet=quiet)
-    if model in _BINARY and chosen["binarize"] is None:
-        _check_binary(table, model)
+    kinds = parse_kinds(kind or ())
+    if model != "rnade" and kinds != {}:
+        raise ValueError(f"--kind is an option for --model rnade, not {model}.")
+    table: Table | Frame
+    if model == "rnade" and kinds is not None:
+        table, schema, more = _read_kinds(
+            data, reading, kinds, exclude=exclude or (), weight=weight, quiet=quiet
+        )
+        _check_settings(schema, chosen, search=search)
+        chosen |= more
+        if search:  # which takes no column that is to be left out
+            table = replace(table, cells=table.cells.select(schema.names))
+    else:
+        table = _read_numbers(
+            data, reading, model, chosen, exclude=exclude or (), weight=weight, quiet=quiet
+        )
+        if model == "rnade":
+            chosen["columns"] = "real"
     estimator = _make(model, chosen, ensemble=ensemble, search=search, quiet=quiet)
-    estimator.fit(table.to_arrow(), sample_weight=table.weights)
+    with warnings.catch_warnings():
+        # The notes of the schema, which are told already.
+        warnings.simplefilter("ignore", TableWarning)
+        estimator.fit(table.to_arrow(), sample_weight=table.weights)
     if search:
         note(f"best settings: {estimator.best_params_}", quiet=quiet)
         estimator = estimator.best_estimator_
@@ -130,6 +152,103 @@ def fit(
     }
     estimator.save(path, overwrite=force)
     _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
+
+
+def _read_numbers(
+    data: str,
+    reading: options.Reading,
+    model: str,
+    settings: Mapping[str, Any],
+    *,
+    exclude: Sequence[str],
+    weight: str | None,
+    quiet: bool,
+) -> "Table":
+    """Read numeric columns, as all models take them."""
+    from rnade.tables import read_table
+
+    table = read_table(
+        data,
+        **reading.for_numbers(),
+        exclude=exclude,
+        weight=weight,
+        # The density of a constant is infinite, but a bit that never changes is a bit.
+        constant="keep" if model in _BINARY else "leave out",
+        ids="leave out",
+    )
+    _say_what_is_left_out(table, quiet=quiet)
+    say_notes(table, quiet=quiet)
+    if model in _BINARY and settings["binarize"] is None:
+        _check_binary(table, model)
+    return table
+
+
+def _read_kinds(
+    data: str,
+    reading: options.Reading,
+    kinds: Mapping[str, str],
+    *,
+    exclude: Sequence[str],
+    weight: str | None,
+    quiet: bool,
+) -> "tuple[Frame, Schema, dict[str, Any]]":
+    """Read columns of any kind; give them, what they hold, and the parameters that say it."""
+    from rnade.tables import as_marks, read_frame
+
+    missing = str(reading.missing or options.Missing.ignore)
+    frame, named = read_frame(
+        data,
+        **reading.for_kinds(),
+        exclude=exclude,
+        weight=weight,
+        kinds=kinds,
+        index="leave out",
+    )
+    frame, schema, named = infer(
+        frame, named, missing=missing, na=reading.marks, asked_for=reading.columns is not None
+    )
+    reasons = {name: in_our_words(why, frame) for name, why in schema.left_out.items()}
+    ids = [name for name, why in reasons.items() if why.startswith("looks like")]
+    frame = replace(
+        frame,
+        left_out={**frame.left_out, **reasons},
+        notes=[
+            *frame.notes,
+            *(in_our_words(text, frame) for text in schema.notes),
+            *(f"column {name!r} is kept if --columns names it" for name in ids),
+        ],
+    )
+    # In a terminal the estimator tells the kinds itself, and what is left out of them.
+    if not _is_verbose(quiet=quiet) or schema.is_plain:
+        tell_kinds(schema, quiet=quiet)
+        _say_what_is_left_out(frame, quiet=quiet)
+    say_notes(frame, quiet=quiet)
+    parameters: dict[str, Any] = {"na": as_marks(reading.marks)}
+    if named:
+        parameters["columns"] = named
+    if missing == "informative":
+        parameters["missing"] = missing
+    return frame, schema, parameters
+
+
+def _check_settings(schema: "Schema", settings: Mapping[str, Any], *, search: bool) -> None:
+    """Refuse what only complete real-valued columns can have."""
+    recipe = settings.get("recipe", "modern")
+    given = "--search" if search else f"--recipe {recipe}" if recipe != "modern" else ""
+    if given and not schema.is_plain:
+        name, kind, _ = next(
+            described
+            for described, column in zip(schema.describe(), schema.columns, strict=False)
+            if column.kind != "real" or column.atoms or column.missing
+        )
+        raise ValueError(
+            f"{given} is for tables of complete real-valued columns; column {name!r} is not one"
+            f" ({kind}). Leave {given.split()[0]} out, or pass --kind real."
+        )
+
+
+def _is_verbose(*, quiet: bool) -> bool:
+    return sys.stderr.isatty() and not quiet
 
 
 def _settings(model: str, words: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +269,7 @@ def _make(
 ) -> Any:
     import rnade
 
-    verbose = int(sys.stderr.isatty() and not quiet)
+    verbose = int(_is_verbose(quiet=quiet))
     alone = {"ensemble": None} if ensemble is False else {}
     estimator = getattr(rnade, ESTIMATORS[model])(**settings, **alone, verbose=verbose)
     if not search:
@@ -182,39 +301,42 @@ def _check_binary(table: "Table", model: str) -> None:
         )
 
 
-def _say_what_is_left_out(table: "Table", *, quiet: bool) -> None:
+def _say_what_is_left_out(table: "Table | Frame", *, quiet: bool) -> None:
     from rnade.tables import NOT_CHOSEN
 
     reasons = [(name, why) for name, why in table.left_out.items() if why != NOT_CHOSEN]
-    for name, why in reasons[:_MOST_NOTES]:
+    for name, why in reasons[:MOST_NOTES]:
         note(f"left out column {name!r}: {why}", quiet=quiet)
-    if len(reasons) > _MOST_NOTES:
-        more = counted(len(reasons) - _MOST_NOTES, "more column")
+    if len(reasons) > MOST_NOTES:
+        more = counted(len(reasons) - MOST_NOTES, "more column")
         note(f"left out {more}", quiet=quiet)
-    say_notes(table, quiet=quiet)
 
 
-def say_notes(table: "Table", *, quiet: bool) -> None:
+def say_notes(table: "Table | Frame", *, quiet: bool) -> None:
     """Say what to check about the columns, and how many rows were left out."""
-    for text in table.notes[:_MOST_NOTES]:
+    for text in table.notes[:MOST_NOTES]:
         note(text, quiet=quiet)
     if table.dropped_rows:
-        rows = counted(len(table.values) + table.dropped_rows, "row")
+        rows = counted(table.n_rows + table.dropped_rows, "row")
         note(f"left out {table.dropped_rows} of {rows} for a missing cell", quiet=quiet)
 
 
-def _summarise(estimator: Any, table: "Table", path: Path, *, quiet: bool, as_json: bool) -> None:
+def _summarise(
+    estimator: Any, table: "Table | Frame", path: Path, *, quiet: bool, as_json: bool
+) -> None:
     held_out = estimator.held_out_score()
     kind = type(estimator).__name__
-    n_rows, n_columns = table.values.shape
+    columns = [str(name) for name in estimator.feature_names_in_]
+    schema = getattr(estimator, "schema_", None)
     if as_json:
         print_json(
             {
                 "model": str(path),
                 "class": kind,
-                "n_rows": n_rows,
+                "n_rows": table.n_rows,
                 "dropped_rows": table.dropped_rows,
-                "columns": list(table.names),
+                "columns": columns,
+                **({} if schema is None else {"kinds": kinds_of(schema)}),
                 "left_out": table.left_out,
                 "held_out": vars(held_out),
                 "epochs": estimator.history_[-1]["epoch"],
@@ -223,10 +345,20 @@ def _summarise(estimator: Any, table: "Table", path: Path, *, quiet: bool, as_js
             }
         )
     elif not quiet:
-        size = f"{counted(n_rows, 'row')} and {counted(n_columns, 'column')}"
+        size = f"{counted(table.n_rows, 'row')} and {counted(len(columns), 'column')}"
         print(f"{kind} of {size}, saved as {path}")
         print(f"held-out log-likelihood: {nats(held_out)}")
         print(f"trained for {estimator.fit_seconds_:.1f} s")
+
+
+def kinds_of(schema: "Schema") -> list[dict[str, str]]:
+    """Give what the columns of a model hold, for JSON."""
+    keys = ("name", "kind", "details")
+    return [
+        dict(zip(keys, described, strict=True))
+        for described in schema.describe()
+        if described[1] != "left out"
+    ]
 
 
 def nats(score: Any) -> str:

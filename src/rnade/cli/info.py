@@ -1,15 +1,23 @@
 """``rnade info``: what a model file holds."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from rnade.cli import options
-from rnade.cli.fit import nats
+from rnade.cli.fit import kinds_of, nats
 from rnade.cli.terminal import counted, print_json
+
+# What the densities of a table are relative to.
+_MEASURE = (
+    "levels and integers have probabilities, real columns densities per unit, single values"
+    " (atoms) probabilities"
+)
 
 
 def info(model: options.ModelFile, as_json: options.Json = False) -> None:
     """Show what a model is: its class, settings, columns, training and held-out score."""
-    # The estimator itself is not needed, and would take seconds to load.
+    # The estimator itself is not needed, and would take seconds to load, as would torch.
     from rnade.evaluation import mean_score
     from rnade.serialisation import read_arrays
 
@@ -34,6 +42,7 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
             "skipped_updates": last["skipped"],
         },
         "settings": stored["parameters"],
+        **_table(arrays, stored),
         "library_version": stored["library_version"],
         "format_version": stored["format_version"],
     }
@@ -45,6 +54,7 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
     settings = ", ".join(f"{name}={value}" for name, value in described["settings"].items())
     print(f"{described['class']}, fitted to {counted(described['n_rows'], 'row')}")
     print(f"columns ({len(columns)}): {shown}")
+    _print_table(described)
     print(f"held-out log-likelihood: {nats(held_out)}")
     epochs = f"{counted(training['epochs'], 'epoch')}, best {training['best_epoch']}"
     if len(members) > 1:
@@ -57,3 +67,56 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
         f"written by rnade {described['library_version']},"
         f" file format {described['format_version']}"
     )
+
+
+def _table(arrays: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe what the columns of the fitted table hold, if the model knows."""
+    record = stored.get("schema")
+    origin = stored.get("origin") or {}
+    if record is None:
+        return {"left_out": origin.get("left_out", {})}
+    from rnade.columns import Schema
+
+    schema = Schema.from_json(record)
+    # The first of the numbers "outside": the log of what is kept for levels that are new.
+    reserved = {
+        column.name: math.exp(arrays[f"cells.{d}.outside"][0])
+        for d, column in enumerate(schema.columns)
+        if column.kind == "category"
+        and column.indicates is None
+        and f"cells.{d}.outside" in arrays
+    }
+    return {
+        "kinds": kinds_of(schema),
+        "base_measure": _MEASURE,
+        "left_out": {**schema.left_out, **origin.get("left_out", {})},
+        "missing": {
+            column.name: column.missing
+            for column in (*schema.columns, *schema.constants)
+            if column.missing
+        },
+        "na": list(schema.na),
+        "new_level_probability": reserved,
+        "network": stored.get("fitted", {}).get("network_"),
+    }
+
+
+def _print_table(described: Mapping[str, Any]) -> None:
+    """Print what `_table` found."""
+    for column in described.get("kinds", ()):
+        details = f" ({column['details']})" if column["details"] else ""
+        print(f"  {column['name']}: {column['kind']}{details}")
+    left_out = {k: why for k, why in described["left_out"].items() if why != "not chosen"}
+    if left_out:
+        print("left out: " + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
+    if "base_measure" in described:
+        print(f"log densities: {described['base_measure']}")
+    if described.get("missing"):
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in described["missing"].items())
+        print(f"missing cells: {shares}")
+    if described.get("new_level_probability"):
+        kept = described["new_level_probability"].items()
+        print("kept for new levels: " + ", ".join(f"{name} {p:.2g}" for name, p in kept))
+    if described.get("network"):
+        sizes = ", ".join(f"{name}={value}" for name, value in described["network"].items())
+        print(f"networks: {sizes}")

@@ -19,10 +19,12 @@ def split_names(text: str | None) -> list[str] | None:
 
 
 class Missing(StrEnum):
-    """What to do with rows that have a missing cell."""
+    """What to do with missing cells."""
 
     error = "error"
     drop = "drop"
+    ignore = "ignore"
+    informative = "informative"
 
 
 def output(help_text: str) -> Any:
@@ -94,8 +96,43 @@ class Reading:
         ),
     ] = None
     missing: Annotated[
-        Missing, typer.Option(help="Rows with a missing cell: an error, or left out.")
-    ] = Missing.error
+        Missing | None,
+        typer.Option(
+            help="Missing cells: an error; drop their rows; ignore them, so that a row counts by"
+            " its other cells; or, to fit, informative: learn which are missing too. By default"
+            " rnade ignores them, and other models raise an error.",
+            show_default=False,
+        ),
+    ] = None
+    na: Annotated[
+        Any,
+        typer.Option(
+            parser=split_names,
+            metavar="MARKS",
+            help='Comma-separated marks of missing cells, such as "-,999", beside empty cells,'
+            " NA, NaN and null (and - and ? in columns of numbers).",
+        ),
+    ] = None
+
+    @property
+    def marks(self) -> list[str]:
+        """Marks of missing cells."""
+        return list(self.na or ())
+
+    def for_numbers(self) -> dict[str, Any]:
+        """Give what `read_table` takes: a missing cell is an error, or its row is dropped."""
+        missing = self.missing or Missing.error
+        if missing not in (Missing.error, Missing.drop):
+            raise ValueError(
+                f"--missing {missing} is for models fitted by --model rnade to a table with"
+                " missing cells or columns of several kinds; for this one, choose error or drop."
+            )
+        return {**vars(self), "missing": missing, "na": self.marks}
+
+    def for_kinds(self) -> dict[str, Any]:
+        """Give what `read_frame` takes."""
+        own = {name: value for name, value in vars(self).items() if name != "missing"}
+        return {**own, "na": self.marks}
 
 
 def with_single_options(

@@ -1,6 +1,7 @@
 """``rnade sample``: new rows like those that a model was fitted to."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +18,12 @@ def sample(
     device: options.Device = "auto",
     force: options.Force = False,
 ) -> None:
-    """Draw new rows from a model (synthetic data)."""
+    """Draw new rows from a model (synthetic data).
+
+    They have the columns of the table that was fitted, in its types: levels as words, whole
+    numbers without decimals, dates as dates. Cells are missing only in draws of a model that was
+    fitted with --missing informative.
+    """
     from rnade.tables import check_destination, table_format, write_table
 
     table_format(output)
@@ -26,6 +32,12 @@ def sample(
     from rnade.columns import column_names
 
     estimator = load(model, device=device)
-    rows = estimator.sample(n_samples, random_state=random_state)
-    columns = dict(zip(column_names(estimator), rows.T, strict=True))
+    rows = estimator.sample_values(n_samples, random_state=random_state)
+    schema = getattr(estimator, "schema_", None)
+    if schema is not None:
+        # Whatever frame was fitted: to write a file takes no other library.
+        frame = "pyarrow"
+        columns: Any = replace(schema, frame=frame).decode(rows)
+    else:
+        columns = dict(zip(column_names(estimator), rows.T, strict=True))
     write_table(columns, output, force=force)

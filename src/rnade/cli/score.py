@@ -1,14 +1,16 @@
 """``rnade score``: how likely each row of a table is, and which column makes it odd."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rnade.cli import options
 from rnade.cli.fit import nats, say_notes
+from rnade.cli.kinds import errors_in_our_words, sorts_of, with_marks, without_gaps
 from rnade.cli.terminal import counted, note, print_json
 
 if TYPE_CHECKING:
-    from rnade.tables import Table
+    from rnade.tables import Frame, Table
 
 
 def score(
@@ -29,6 +31,9 @@ def score(
     values mark outliers; surprise is the column whose value is the most unlikely compared with
     what the model expects of this column, given the columns before it. row counts rows from 1,
     without the header. With --weight, the mean is a weighted one.
+
+    Of models of tables with columns of any kind, missing cells are allowed: a row counts by the
+    cells that it has, and a level that was not in the fitted table has a low probability.
     """
     import pyarrow as pa
 
@@ -37,20 +42,36 @@ def score(
     table_format(output)
     check_destination(output, force=force, inputs=[model, data])
     from rnade import load
+    from rnade.columns.names import is_mixed
     from rnade.evaluation import mean_score
-    from rnade.surprise import typical_log_conditionals
 
     estimator: Any = load(model, device=device)
     table = read_for(estimator, data, reading, weight=weight, quiet=quiet)
-    X = table.to_arrow() if hasattr(estimator, "feature_names_in_") else table.values
+    X: Any = table.to_arrow()
+    names, seen = list(table.names), None
+    if is_mixed(estimator):
+        names = list(estimator.schema_.names)
+        with errors_in_our_words(table):
+            _, seen = estimator.schema_.encode(X)
+    elif not hasattr(estimator, "feature_names_in_"):
+        X = table.values
     # Not the sum of the terms: p-values compare with scores to the last bit.
     scores = estimator.score_samples(X)
-    worst = (estimator.log_conditionals(X) - typical_log_conditionals(estimator)).argmin(axis=1)
+    p_values = estimator.calibration_.pvalue(scores)
+    if seen is not None and not (some := seen.any(axis=1)).all():
+        n_empty = int((~some).sum())
+        verb = "has" if n_empty == 1 else "have"
+        note(
+            f"{counted(n_empty, 'row')} {verb} no cell that the model knows: log_density is 0"
+            " there, and p_value 1",
+            quiet=quiet,
+        )
+        p_values[~some] = 1.0
     results = {
         "row": table.rows,
         "log_density": scores,
-        "p_value": estimator.calibration_.pvalue(scores),
-        "surprise": [table.names[d] for d in worst],
+        "p_value": p_values,
+        "surprise": pa.array(_surprises(estimator, X, names, seen), pa.string()),
     }
     mean = mean_score(scores, table.weights)
     # With --json alone the rows are in the JSON.
@@ -65,6 +86,18 @@ def score(
         note(f"mean log density {nats(mean)}", quiet=quiet)
 
 
+def _surprises(estimator: Any, X: Any, names: Sequence[str], seen: Any) -> list[str | None]:
+    """Name the column that makes each row most unusual; None where no cell is observed."""
+    from rnade.surprise import typical_log_conditionals
+
+    terms = estimator.log_conditionals(X) - typical_log_conditionals(estimator)
+    if seen is None:
+        return [names[d] for d in terms.argmin(axis=1)]
+    terms[~seen] = float("inf")
+    worst, some = terms.argmin(axis=1), seen.any(axis=1)
+    return [names[d] if known else None for d, known in zip(worst, some, strict=True)]
+
+
 def read_for(
     estimator: Any,
     data: str,
@@ -72,11 +105,15 @@ def read_for(
     *,
     weight: str | None = None,
     quiet: bool,
-) -> "Table":
-    """Read a model's columns: by name, or by position where the model has no names."""
-    from rnade.exceptions import TableError
-    from rnade.tables import NOT_CHOSEN, listed, read_table
+) -> Any:
+    """Read a model's columns: by name, or by position where the model has no names.
 
+    Gives a `Frame` for models of tables with columns of any kind, and a `Table` for others.
+    """
+    from rnade.columns.names import is_mixed
+
+    if reading.missing == options.Missing.informative:
+        raise ValueError("--missing informative is an option for rnade fit.")
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
         if reading.columns is not None:
@@ -84,16 +121,59 @@ def read_for(
                 "--columns is for models fitted without column names; this one has names."
             )
         reading = replace(reading, columns=[str(name) for name in names])
-    table = read_table(data, **vars(reading), weight=weight)
+    read = _read_kinds if is_mixed(estimator) else _read_numbers
+    table = read(estimator, data, reading, weight)
     if names is not None:
-        ignored = [name for name, why in table.left_out.items() if why == NOT_CHOSEN]
-        if ignored:
-            note(f"columns not in the model are ignored: {listed(ignored)}", quiet=quiet)
-    elif len(table.names) != estimator.n_features_in_:
-        raise TableError(
-            f"{table.source} has {counted(len(table.names), 'numeric column')}; the model, which"
-            f" has no column names, expects {estimator.n_features_in_}. Choose them with"
-            " --columns."
-        )
+        _say_ignored(table, quiet=quiet)
     say_notes(table, quiet=quiet)
     return table
+
+
+def _read_numbers(
+    estimator: Any, data: str, reading: options.Reading, weight: str | None
+) -> "Table":
+    from rnade.tables import read_table
+
+    table = read_table(data, **reading.for_numbers(), weight=weight)
+    if reading.columns is None or not hasattr(estimator, "feature_names_in_"):
+        _check_number(table, estimator.n_features_in_, "numeric column")
+    return table
+
+
+def _read_kinds(
+    estimator: Any, data: str, reading: options.Reading, weight: str | None
+) -> "Frame":
+    from rnade.tables import read_frame
+
+    schema = with_marks(estimator, reading.marks)
+    marks = [*reading.marks, *(mark for mark in schema.na if isinstance(mark, str))]
+    reading = replace(reading, na=list(dict.fromkeys(marks)))
+    kinds = None
+    if schema.frame != "array":
+        kinds = sorts_of(schema)
+        reading = replace(reading, columns=list(kinds))
+    table, _ = read_frame(data, **reading.for_kinds(), weight=weight, kinds=kinds)
+    if schema.frame == "array":
+        _check_number(table, len(schema.inputs), "column")
+    if reading.missing in (options.Missing.error, options.Missing.drop):
+        table = without_gaps(table, schema, str(reading.missing))
+    return table
+
+
+def _check_number(table: "Table | Frame", expected: int, noun: str) -> None:
+    """Refuse another number of columns than a model without names has."""
+    from rnade.exceptions import TableError
+
+    if len(table.names) != expected:
+        raise TableError(
+            f"{table.source} has {counted(len(table.names), noun)}; the model, which has no column"
+            f" names, expects {expected}. Choose them with --columns."
+        )
+
+
+def _say_ignored(table: "Table | Frame", *, quiet: bool) -> None:
+    from rnade.tables import NOT_CHOSEN, listed
+
+    ignored = [name for name, why in table.left_out.items() if why == NOT_CHOSEN]
+    if ignored:
+        note(f"columns not in the model are ignored: {listed(ignored)}", quiet=quiet)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 # Set by the command line's own options.
-_NOT_OFFERED = frozenset({"ensemble", "search", "verbose"})
+_NOT_OFFERED = frozenset({"columns", "ensemble", "missing", "na", "search", "verbose"})
 # Where the command line has another default: it never turns real values into bits unasked.
 DEFAULTS: Mapping[str, Any] = {"binarize": None}
 # Letters of choices that leave room for flags and help in 80 columns.
@@ -74,7 +74,10 @@ def _default(value: ast.expr | None) -> Any:
     """The constant that an attribute is set to, or that is the default of ``field(...)``."""
     if isinstance(value, ast.Call):
         value = next((word.value for word in value.keywords if word.arg == "default"), None)
-    return value.value if isinstance(value, ast.Constant) else None
+    try:
+        return ast.literal_eval(value) if value is not None else None
+    except ValueError:
+        return None
 
 
 def documented_parameters(docstring: str) -> dict[str, tuple[str, str]]:

@@ -13,7 +13,7 @@ from rnade.checks import number_between, unknown_name
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.fitted_rows import FittedRows
-from rnade.estimators.inputs import check_rows, check_weights, prepare_real, warn_of_few_rows
+from rnade.estimators.inputs import check_weights, prepare_real, warn_of_few_rows
 from rnade.estimators.scoring import for_scoring
 from rnade.estimators.settings import DTYPES, make_rng, named_dtype, resolve_device
 from rnade.evaluation import Calibration
@@ -39,6 +39,17 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
     def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, Resolution | None]:
         """Look at the rows to be fitted: how to standardise them and how they are rounded."""
         return prepare_real(self, X, weights)
+
+    @property
+    def _retrains(self) -> bool:
+        """Whether to train again on all rows."""
+        return self.retrain
+
+    def _as_batch(
+        self, X: Array, weights: Array | None, device: torch.device, dtype: torch.dtype
+    ) -> Batch:
+        """Rows with their weights, as `_train` takes them."""
+        return make_batch(self.standardiser_.transform(X), weights, device, dtype)
 
     @abc.abstractmethod
     def _train(
@@ -76,7 +87,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         device, dtype = resolve_device(self.device), named_dtype(self.dtype, "dtype")
         if self.score_dtype not in ("auto", *DTYPES):
             raise unknown_name(self.score_dtype, ["auto", *DTYPES], "score_dtype")
-        given = check_rows(self, X, fitting=True)
+        given = self._check_rows(X, fitting=True)
         X = self._encode(given)
         place = np.arange(len(X))
         weights = check_weights(sample_weight, X)
@@ -93,7 +104,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         shuffled = rng.permutation(len(X)).astype(np.int64)
         n_held_out = min(len(X) - 1, max(1, round(fraction * len(X))))
         held_out, training = shuffled[:n_held_out], shuffled[n_held_out:]
-        rows = make_batch(self.standardiser_.transform(X), weights, device, dtype)
+        rows = self._as_batch(X, weights, device, dtype)
 
         def some(at: NDArray[np.int64]) -> Batch:
             index = torch.as_tensor(at, device=device)
@@ -113,7 +124,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             self.validation_scores_, None if weights is None else weights[held_out]
         )
         self.__dict__.pop("retrain_history_", None)  # of an earlier fit
-        if self.retrain and not outcome.interrupted:
+        if self._retrains and not outcome.interrupted:
             target = outcome.train_at_best
             self._train_again(X, weights, training, held_out, rows, seed, target)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)

@@ -31,7 +31,7 @@ class FittedRows:
     @classmethod
     def of(cls, X: Array, held_out: NDArray[np.int64]) -> "FittedRows":
         """Remember a table and which of its rows were held out."""
-        return cls(digest(X), np.sort(held_out), X.min(axis=0), X.max(axis=0))
+        return cls(digest(X), np.sort(held_out), np.nanmin(X, axis=0), np.nanmax(X, axis=0))
 
     def are(self, X: Array) -> bool:
         """Whether X is the very table that was fitted, row by row."""

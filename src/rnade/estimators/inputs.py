@@ -19,6 +19,8 @@ LARGEST_VALUE = 1e30
 SMALLEST_SPREAD = 1e-290
 # Rows below which hardly anything can be learned.
 FEW_ROWS = 20
+# What to do with tables that a model of real numbers refuses.
+_TAKEN_BY = "RNADE takes such tables as they are (columns='auto')."
 
 
 def check_rows(estimator: Any, X: Any, *, fitting: bool) -> Array:
@@ -58,7 +60,7 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool) -> Array:
         ensure_min_samples=2 if fitting else 1,
         estimator=estimator,
     )
-    _check_finite(X, column_labels(estimator))
+    _check_finite(estimator, X)
     return np.asarray(X, dtype=np.float64)
 
 
@@ -105,12 +107,13 @@ def _frame_values(frame: nw.DataFrame[Any]) -> Array:
         plural = "s" if len(wrong) > 1 else ""
         raise ValueError(
             f"Column{plural} {some(wrong)} of X hold{'' if plural else 's'} no numbers: leave"
-            " such columns out or turn them into numbers first."
+            f" such columns out or turn them into numbers first. {_TAKEN_BY}"
         )
     return np.column_stack(columns) if columns else np.empty((len(frame), 0))
 
 
-def _check_finite(X: Array, labels: list[str]) -> None:
+def _check_finite(estimator: Any, X: Array) -> None:
+    labels = column_labels(estimator)
     # One fast pass where all is well: a sum of squares below the largest value's own.
     flat = X.ravel(order="K")
     if np.dot(flat, flat) < LARGEST_VALUE**2:
@@ -122,6 +125,7 @@ def _check_finite(X: Array, labels: list[str]) -> None:
             f"Input X holds {int((~finite).sum())} missing or infinite values (NaN or inf); the"
             f" first is {X[row, column]} in row {row}, {labels[column]}. Drop those rows or fill"
             " them in first."
+            + ("" if np.isinf(X).any() or getattr(estimator, "columns", None) else f" {_TAKEN_BY}")
         )
     large = np.abs(X) > LARGEST_VALUE
     if large.any():

@@ -1,14 +1,24 @@
 """Fitted estimators to model files and back."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rnade.columns import Resolution, Standardiser
+from rnade.columns import (
+    Category,
+    Date,
+    Integer,
+    LeaveOut,
+    Real,
+    Resolution,
+    Schema,
+    Standardiser,
+)
+from rnade.columns.partition import ColumnCells
 from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.fitted_rows import FittedRows
@@ -21,6 +31,7 @@ from rnade.estimators.scoring import for_scoring
 from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
 from rnade.exceptions import ModelFileError
+from rnade.nn.table import TableDensity
 from rnade.serialisation import read_model, write_model
 
 KINDS = (RNADE, NADE, FVSBN, FVBN, Gaussian, MixtureOfGaussians, MixtureOfFactorAnalyzers)
@@ -69,11 +80,17 @@ def save(
         tensors |= {f"{prefix}.{name}": torch.as_tensor(a) for name, a in arrays.items()}
     names = getattr(estimator, "feature_names_in_", None)
     fitted = estimator.fitted_rows_
+    schema = getattr(estimator, "schema_", None)
+    if isinstance(estimator.module_, TableDensity):
+        for d, column in enumerate(estimator.module_.columns):
+            for name, array in column.arrays().items():
+                tensors[f"cells.{d}.{name}"] = torch.as_tensor(array)
     settings = {
         "class": type(estimator).__name__,
         "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
-        "fitted": {name: getattr(estimator, name) for name in estimator._kept},
+        "fitted": {name: getattr(estimator, name, None) for name in estimator._kept},
         "columns": None if names is None else [str(name) for name in names],
+        **({} if schema is None else {"schema": schema.to_json()}),
         "rows_digest": None if fitted is None else fitted.digest,
         **{name: getattr(estimator, attribute) for name, attribute in PLAIN.items()},
         **{name: getattr(estimator, attribute, None) for name, attribute in OPTIONAL.items()},
@@ -112,19 +129,28 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> AbstractDensi
 
 
 def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDensityEstimator:
-    kind = CLASSES.get(settings["class"])
+    kind: Any = CLASSES.get(settings["class"])
     if kind is None:
         raise ValueError(f"it holds a {settings['class']!r}, which this version does not know")
     renamed = RENAMED.get(settings["class"], {})
-    estimator = kind(**{renamed.get(k, k): v for k, v in settings["parameters"].items()})
+    given = {renamed.get(k, k): v for k, v in settings["parameters"].items()}
+    if isinstance(given.get("columns"), dict):
+        given["columns"] = {name: _kind(value) for name, value in given["columns"].items()}
+    estimator: Any = kind(**given)
     D = settings["n_columns"]
-    if tensors["standardiser.mean"].shape != (D,):
-        raise ValueError(f"it claims {D} columns, and its tensors have another number")
     for name in kind._kept:
         setattr(estimator, name, settings.get("fitted", {}).get(name))
+    schema = settings.get("schema")
+    if schema is not None:
+        estimator.schema_ = Schema.from_json(schema)
+    mixed = "cells.0.measure" in tensors
+    D_model = len(estimator.schema_.columns) if mixed else D
+    if tensors["standardiser.mean"].shape != (D_model,):
+        raise ValueError(f"it claims {D} columns, and its tensors have another number")
+    cells = _cells(tensors, D_model) if mixed else None
     # On the meta device nothing is allocated, whatever sizes the settings claim.
     with torch.device("meta"):
-        module = estimator._empty_module(D)
+        module = estimator._empty_module(D) if cells is None else estimator._empty_table(cells)
     module.load_state_dict(_under("module", tensors), assign=True)
     estimator.module_ = for_scoring(module)
     estimator.validation_scores_ = tensors["validation.scores"].numpy()
@@ -141,7 +167,25 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
             setattr(estimator, attribute, settings[name])
     if settings["columns"] is not None:
         estimator.feature_names_in_ = np.asarray(settings["columns"], dtype=object)
-    return estimator
+    rebuilt: AbstractDensityEstimator = estimator
+    return rebuilt
+
+
+def _kind(value: Any) -> Any:
+    """The kind of a column that `_plain` wrote; a name stays a name."""
+    if not isinstance(value, dict):
+        return value
+    classes = {each.__name__.lower(): each for each in (Real, Integer, Category, Date, LeaveOut)}
+    return classes[value["kind"]](**{k: v for k, v in value.items() if k != "kind"})
+
+
+def _cells(tensors: dict[str, Tensor], n_columns: int) -> list[ColumnCells]:
+    """The columns of a table, as they were cut into cells."""
+    found = []
+    for d in range(n_columns):
+        arrays = {name: t.numpy() for name, t in _under(f"cells.{d}", tensors).items()}
+        found.append(ColumnCells.from_arrays(arrays))
+    return found
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -156,6 +200,13 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, tuple | range):
-        return [int(v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, Real | Integer | Category | Date | LeaveOut):
+        settings = {name: _plain(setting) for name, setting in vars(value).items()}
+        return {"kind": type(value).__name__.lower(), **settings}
+    if isinstance(value, type):  # a kind by its class
+        return value.__name__.lower()
+    if isinstance(value, tuple | range | list | set):
+        return [_plain(v) for v in value]
     return value.tolist() if isinstance(value, np.ndarray | np.generic | Tensor) else value

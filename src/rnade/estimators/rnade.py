@@ -6,9 +6,10 @@ from typing import Any
 from torch import Generator
 
 from rnade.columns import Resolution
-from rnade.estimators.base import N_FOLDS, AbstractAutoregressiveEstimator, Planned
+from rnade.estimators.base import N_FOLDS, Planned
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
+from rnade.estimators.tables import AbstractTableEstimator
 from rnade.families import make_family
 from rnade.nn import RNADEModule
 from rnade.training import Recipe
@@ -27,13 +28,20 @@ FEWEST_ROWS_TO_FOLD = 5 * N_FOLDS
 
 
 @estimator
-class RNADE(RoundingParameters, AbstractAutoregressiveEstimator):
+class RNADE(RoundingParameters, AbstractTableEstimator):
     r"""Real-valued neural autoregressive density estimator.
 
     Models the density of a row as a product of one-dimensional mixtures, each computed from the
     columns before it by a neural network with shared weights (Uria, Murray and Larochelle, 2013).
     Densities and samples are exact; cost is linear in the number of columns. Columns are
     standardised inside; all densities are of the data as given.
+
+    Tables with other than complete real-valued columns (categories, integers, dates, single values
+    that many rows share, missing cells) are modelled by networks that predict each column from any
+    of the others (Uria, Murray and Larochelle, 2014), averaged over orders of the columns. There
+    `n_hidden` and `n_layers`, at their defaults, are chosen by the table; `ensemble=None` trains
+    one network; and `family`, `activation`, `sigma_floor`, `dequantize`, `retrain`, `momentum`,
+    `dtype` and `backend` have no effect.
 
     Parameters
     ----------
@@ -58,6 +66,7 @@ class RNADE(RoundingParameters, AbstractAutoregressiveEstimator):
         one model. A list of settings, each a dict of parameters to change, is trained and averaged
         in as many orders. Each model of an average early-stops on its own 1/8 fold of the training
         rows, and the held-out rows serve p-values and `held_out_score` alone.
+    {TableParameters}
     {RoundingParameters}
     {AutoregressiveParameters}
 
@@ -80,6 +89,10 @@ class RNADE(RoundingParameters, AbstractAutoregressiveEstimator):
         Log densities of the held-out rows, in the data's units.
     standardiser_, resolution_, calibration_
         What was measured of the columns and of the held-out rows.
+    schema_ : rnade.columns.Schema or None
+        What the columns hold, what was left out and why; None with ``columns="real"``.
+    network_ : dict
+        Of tables with other than complete real-valued columns: number and size of the networks.
     n_rows_ : int
         Rows fitted, held-out rows included.
     fitted_rows_ : FittedRows

@@ -57,6 +57,10 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
     # Names of further fitted attributes that a model file keeps, as JSON holds them.
     _kept: ClassVar[tuple[str, ...]] = ()
 
+    def _check_rows(self, X: Any, *, fitting: bool = False) -> Array:
+        """X as a matrix of numbers, or an error that says what is wrong with it and where."""
+        return check_rows(self, X, fitting=fitting)
+
     def _encode(self, X: Array) -> Array:
         """Values as the module takes them, before standardising."""
         return X
@@ -73,7 +77,7 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         array of shape (N,)
         """
         check_is_fitted(self)
-        return self._score(self._encode(check_rows(self, X, fitting=False)))
+        return self._score(self._encode(self._check_rows(X)))
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Mean log density of the rows, in nats per row.
@@ -171,7 +175,7 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         *,
         low: ArrayLike | None = None,
         high: ArrayLike | None = None,
-    ) -> Array:
+    ) -> Any:
         """Draw rows from the model, exactly.
 
         Parameters
@@ -184,8 +188,24 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
 
         Returns
         -------
-        array of shape (n_samples, D)
+        array of shape (n_samples, D), or a frame of the kind that was fitted
+            Of models that keep the types of a frame's columns.
         """
+        return self._as_given(self.sample_values(n_samples, random_state, low=low, high=high))
+
+    def _as_given(self, values: Array) -> Any:
+        """Rows in the form of the table that was fitted."""
+        return values
+
+    def sample_values(
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+    ) -> Array:
+        """Draw rows as `sample` does, always as an array of shape (n_samples, D) of numbers."""
         check_is_fitted(self)
         n_samples = positive_int(n_samples, "n_samples")
         seed = int(make_rng(random_state).randint(2**31 - 1))

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
@@ -17,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import AbstractAutoregressiveEstimator, Planned
-from rnade.estimators.density import AbstractDensityEstimator, make_batch
-from rnade.estimators.inputs import check_rows, check_weights
+from rnade.estimators.density import make_batch
+from rnade.estimators.inputs import check_weights
 from rnade.estimators.parameters import estimator
 from rnade.estimators.rnade import RNADE
 from rnade.estimators.settings import make_rng, named_dtype, resolve_device
@@ -40,7 +41,7 @@ HALVING_FACTOR = 3
 
 def of_best(name: str) -> Any:
     """Make a method that calls the best estimator's; a search without a refit does not have it."""
-    original = getattr(AbstractDensityEstimator, name)
+    original = getattr(RNADE, name)
 
     @wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -142,12 +143,14 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         base = self._base()
         rng = make_rng(self.random_state)
         candidates = self._candidates(base, rng)
-        rows = base._encode(check_rows(base, X, fitting=True))
+        mixed = self._read(base, X)
+        rows = base._encode(base._check_rows(X, fitting=True))
         weights = check_weights(sample_weight, rows)
         splits = list(check_cv(self.cv).split(rows))
         seed = int(rng.randint(2**31 - 1))
         began = time.perf_counter()
-        members, shifts = self._members(base, rows, weights, candidates, splits, seed)
+        make = self._table_members if mixed else self._members
+        members, shifts = make(base, rows, weights, candidates, splits, seed)
         bank = Bank(members, memory=self.memory, checkpoint=self.checkpoint)
         self._train(bank, candidates, np.asarray(shifts))
         if bank.interrupted:
@@ -158,7 +161,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         self._record(candidates, bank.results(), shifts)
         self.search_seconds_ = time.perf_counter() - began
         self.n_splits_ = len(splits)
-        self.n_features_in_ = rows.shape[1]
+        self.n_features_in_ = base.n_features_in_
         if hasattr(base, "feature_names_in_"):
             self.feature_names_in_ = base.feature_names_in_
         if self.refit is not False:
@@ -176,6 +179,54 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
                 " Use scikit-learn's GridSearchCV for other estimators."
             )
         return base.set_params(ensemble=None) if "ensemble" in base.get_params() else base
+
+    def _read(self, base: Any, X: Any) -> bool:
+        """Find out what the columns hold; whether they are other than complete real ones."""
+        if not isinstance(base, RNADE):
+            return False
+        base._read(X)
+        if not base._mixed:
+            return False
+        if self.refit == "ensemble":
+            raise ValueError(
+                "refit='ensemble' is for tables of complete real-valued columns; this one has"
+                " others. Use refit=True: RNADE averages several networks there as it is."
+            )
+        if self.param_grid is None:
+            raise ValueError(
+                "The grid that is searched by default is for tables of complete real-valued"
+                " columns; this one has others. Give a param_grid, such as"
+                " {'learning_rate': [0.001, 0.002, 0.004], 'n_hidden': [128, 256]}."
+            )
+        return True
+
+    def _table_members(
+        self,
+        base: Any,
+        X: Array,
+        weights: Array | None,
+        candidates: Sequence[Mapping[str, Any]],
+        splits: Sequence[Any],
+        seed: int,
+    ) -> tuple[list[Member], list[float]]:
+        """As `_members`, of tables with columns of any kind: a network for each setting and fold.
+
+        Test rows are scored by columns given random others, which estimates their log density.
+        """
+        device = resolve_device(base.device)
+        folds = []
+        for train, test in splits:
+            train, test = (at if weights is None else at[weights[at] > 0] for at in (train, test))
+            rows, judged = (
+                base._as_batch(
+                    X[at], None if weights is None else weights[at], device, torch.float64
+                )
+                for at in (train, test)
+            )
+            each = [base._changed(dict(params)) for params in candidates]
+            folds.append([one.make_table_members(rows, judged, seed)[2][0] for one in each])
+        members = [member for group in zip(*folds, strict=True) for member in group]
+        return members, [0.0] * len(folds)
 
     def _candidates(self, base: Any, rng: np.random.RandomState) -> list[dict[str, Any]]:
         grid = DEFAULT_GRID if self.param_grid is None else self.param_grid
@@ -287,6 +338,9 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
                 raise ValueError(f"refit='ensemble' is for RNADE; got {type(best).__name__}.")
             ranked = np.argsort(self.cv_results_["rank_test_score"])[: self.n_best]
             return best.set_params(ensemble=[self.cv_results_["params"][i] for i in ranked])
+        if getattr(base, "_mixed", False):
+            # One network was searched; as many are fitted as the user's estimator says.
+            best.set_params(ensemble=getattr(self.estimator, "ensemble", "auto"))
         best.set_params(**self.best_params_)
         return best.set_params(retrain=True) if self.refit == "paper" else best
 

@@ -1,15 +1,19 @@
-"""Tables of numbers from CSV, Parquet and Arrow files, and back into them."""
+"""Tables from CSV, Parquet and Arrow files, of numbers or of any type, and back into them."""
 
 from rnade.tables.choice import listed
-from rnade.tables.reading import read_table
+from rnade.tables.frame import Frame, read_frame
+from rnade.tables.reading import as_marks, read_table
 from rnade.tables.table import NOT_CHOSEN, Table
 from rnade.tables.writing import check_destination, table_format, write_table
 
 __all__ = [
     "NOT_CHOSEN",
+    "Frame",
     "Table",
+    "as_marks",
     "check_destination",
     "listed",
+    "read_frame",
     "read_table",
     "table_format",
     "write_table",

@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 
 from rnade.exceptions import TableError
 from rnade.tables import dialect
-from rnade.tables.dialect import BLANKS, MISSING, numbered_records, sample_records
+from rnade.tables.dialect import BLANKS, DOUBTFUL, MISSING, numbered_records, sample_records
 from rnade.tables.numerals import (
     ANY_NUMBER,
     Marks,
@@ -25,8 +25,8 @@ from rnade.tables.numerals import (
     matches,
     numbers_or_reason,
 )
+from rnade.tables.words import ANY_DATE, Stray, typed, without
 
-_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?Z?)?"
 _BLOCK_BYTES = 1 << 22
 
 
@@ -104,13 +104,68 @@ class DelimitedText:
         return f"line {self._first_line - 1 + lines.start}"
 
     def columns(
-        self, wanted: Sequence[str], decimal: str | None
+        self, wanted: Sequence[str], decimal: str | None, na: Sequence[str] = ()
     ) -> Mapping[str, pa.ChunkedArray | str]:
         """Give the numbers of each column wanted, missing cells null, or why they are none.
 
-        The decimal point is found out if it is not given.
+        The decimal point is found out if it is not given. `na` are marks of missing cells.
         """
-        table = self._parse(wanted, decimal or ".")
+        table, marks = self._parsed(wanted, decimal, na)
+        self.notes = marks.notes
+        return {
+            name: self._look_closer(name, table[name], marks, na)
+            if pa.types.is_string(table[name].type)
+            else numbers_or_reason(table[name])
+            for name in wanted
+        }
+
+    def typed(
+        self,
+        wanted: Sequence[str],
+        decimal: str | None,
+        na: Sequence[str] = (),
+        sorts: Mapping[str, str] | None = None,
+    ) -> Mapping[str, pa.ChunkedArray | str]:
+        """Give each column wanted in its own type, missing cells null, or why it has none.
+
+        Parameters
+        ----------
+        wanted : sequence of str
+        decimal : str or None
+            None to find it out.
+        na : sequence of str
+            Marks of missing cells, beside the usual ones.
+        sorts : mapping of str to {"number", "boolean", "date", "text"}
+            What columns have to hold; a cell that it cannot hold is an error.
+        """
+        sorts = sorts or {}
+        table, marks = self._parsed(wanted, decimal, na)
+        self.notes = marks.notes
+        texts = [
+            name
+            for name in wanted
+            if pa.types.is_string(table[name].type) or sorts.get(name) == "text"
+        ]
+        raw = self._parse(texts, marks.point, texts=True) if texts else None
+        found = {}
+        for name in wanted:
+            if raw is None or name not in texts:
+                found[name] = table[name]
+                self._note_leading_zeros(name, table[name])
+                continue
+            cells = typed(raw[name], marks, na, sorts.get(name))
+            if isinstance(cells, Stray):
+                raise self._stray_word(name, cells, marks, asked_for=name in sorts)
+            if name not in sorts and not isinstance(cells, str):
+                self._note_doubtful_levels(name, cells)
+            found[name] = cells
+        return found
+
+    def _parsed(
+        self, wanted: Sequence[str], decimal: str | None, na: Sequence[str]
+    ) -> tuple[pa.Table, Marks]:
+        """Parse columns, with the decimal point that is given or found."""
+        table = self._parse(wanted, decimal or ".", na)
         if decimal is not None:
             marks = Marks(decimal, thousands=True)
         else:
@@ -120,17 +175,46 @@ class DelimitedText:
             first = [row[d] for row in self._first_rows for d in at if d < len(row)]
             marks = find_marks(texts, self._separator, first)
             if marks.point != ".":
-                table = self._parse(wanted, marks.point)
-        self.notes = marks.notes
-        return {
-            name: self._look_closer(name, table[name], marks)
-            if pa.types.is_string(table[name].type)
-            else numbers_or_reason(table[name])
-            for name in wanted
-        }
+                table = self._parse(wanted, marks.point, na)
+        return table, marks
 
-    def _parse(self, columns: Sequence[str], decimal_point: str) -> pa.Table:
-        """Parse the named columns, types inferred by pyarrow; missing cells are null."""
+    def _note_leading_zeros(self, name: str, cells: pa.ChunkedArray) -> None:
+        """Note whole numbers that are written as codes are, such as 00501."""
+        if pa.types.is_integer(cells.type):
+            d = self.names.index(name)
+            first = (row[d] for row in self._first_rows if d < len(row))
+            word = next((w for w in first if len(w) > 1 and w[0] == "0" and w.isdigit()), None)
+            if word is not None:
+                self.notes.append(
+                    f"column {name!r} is read as numbers, but {word!r} has leading zeros; if they"
+                    f" are codes, pass --kind {name}=category"
+                )
+
+    def _note_doubtful_levels(self, name: str, cells: pa.ChunkedArray) -> None:
+        """Note levels that may mark missing cells."""
+        if not pa.types.is_string(cells.type):
+            return
+        for mark in sorted(DOUBTFUL):
+            n = count(pc.equal(cells, mark))
+            if n:
+                times = "once" if n == 1 else f"{n} times"
+                self.notes.append(
+                    f"column {name!r} holds {mark!r} {times}, read as a level; if it marks missing"
+                    f' cells, pass --na "{mark}"'
+                )
+
+    def _parse(
+        self,
+        columns: Sequence[str],
+        decimal_point: str,
+        na: Sequence[str] = (),
+        *,
+        texts: bool = False,
+    ) -> pa.Table:
+        """Parse the named columns, types inferred by pyarrow; missing cells are null.
+
+        With `texts` all columns are text as the file has it.
+        """
         try:
             return pacsv.read_csv(
                 pa.BufferReader(self._body),
@@ -143,8 +227,9 @@ class DelimitedText:
                     invalid_row_handler=lambda row: "error" if row.text.strip() else "skip",
                 ),
                 convert_options=pacsv.ConvertOptions(
-                    null_values=sorted(MISSING),
-                    strings_can_be_null=True,
+                    null_values=sorted({*MISSING, *na}),
+                    strings_can_be_null=not texts,
+                    column_types=dict.fromkeys(columns, pa.string()) if texts else None,
                     include_columns=columns,
                     decimal_point=decimal_point,
                 ),
@@ -169,16 +254,14 @@ class DelimitedText:
         return TableError(f"{self.source} cannot be read as CSV: {reason.splitlines()[0]}.")
 
     def _look_closer(
-        self, name: str, column: pa.ChunkedArray, marks: Marks
+        self, name: str, column: pa.ChunkedArray, marks: Marks, na: Sequence[str]
     ) -> pa.ChunkedArray | str:
         """Look at a column that pyarrow took for text: it gives up on all of it for one cell.
 
         A cell that is no number, though at least half of the column's filled cells are, is an
         error.
         """
-        cells = pc.utf8_trim_whitespace(column)
-        missing = pc.is_in(cells, value_set=pa.array(sorted(MISSING)))
-        cells = pc.if_else(missing, pa.scalar(None, pa.string()), cells)
+        cells = without(pc.utf8_trim_whitespace(column), {*MISSING, *na})
         filled = len(cells) - cells.null_count
         numbers = matches(cells, marks.pattern)
         if count(numbers) == filled:
@@ -186,21 +269,37 @@ class DelimitedText:
         lower = pc.utf8_lower(cells)
         if count(matches(lower, "true|false")) == filled:
             return pc.cast(pc.equal(lower, "true"), pa.float64())
-        if count(matches(cells, _DATE)) == filled:
+        if count(matches(cells, ANY_DATE)) == filled:
             return "dates"
         record = pc.index(pc.fill_null(numbers, True), False).as_py()
         word = cells[record].as_py()
         # Numbers with the other decimal mark count too: better an error than columns lost.
         if 2 * count(matches(cells, ANY_NUMBER)) < filled:
             return f"text (such as {word!r})"
-        advice = marks.why_not(word)
-        if record == 0 and not self.has_header:
-            advice = "; if this line names the columns, pass --header"
-        elif not advice:
+        advice = self._advice(record, word, marks)
+        if not advice:
             advice = ", as most of the column is; fix the cell or leave the column out"
         raise TableError(
             f"{self.source}: {self.place(record)}, column {name!r}: {word!r} is not a number"
             f"{advice}."
+        )
+
+    def _advice(self, record: int, word: str, marks: Marks) -> str:
+        """Say how a word that is no number could become one; empty if it is only a word."""
+        if record == 0 and not self.has_header:
+            return "; if this line names the columns, pass --header"
+        return marks.why_not(word)
+
+    def _stray_word(self, name: str, stray: Stray, marks: Marks, *, asked_for: bool) -> TableError:
+        word = stray.word
+        advice = self._advice(stray.record, word, marks) if stray.expected == "a number" else ""
+        if not advice:
+            why = "" if asked_for else ", as most of the column is"
+            kind = "" if asked_for else f", or --kind {name}=category if it is a level"
+            advice = f'{why}; fix the cell, or pass --na "{word}" if it marks a missing cell{kind}'
+        return TableError(
+            f"{self.source}: {self.place(stray.record)}, column {name!r}: {word!r} is not"
+            f" {stray.expected}{advice}."
         )
 
 

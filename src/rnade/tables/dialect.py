@@ -18,6 +18,8 @@ MISSING = frozenset(
         *("NULL", "Null", "null", "None", "none"),
     )
 )
+# Those that may also be a level of a text column: missing only among numbers and dates.
+DOUBTFUL = frozenset(("-", "--", "?", "None", "none"))
 
 BLANKS = " "  # stands for a run of blanks and tabs, as in the older files of the UCI collection
 SEPARATORS = ("\t", ";", "|", ",", BLANKS)  # of two that fit equally well, the earlier one
@@ -131,9 +133,11 @@ def sample_records(data: bytes, separator: str) -> list[tuple[range, list[str]]]
 def find_separator(data: bytes) -> str:
     """Find the separator that splits most records and makes the most of their cells numbers.
 
-    A comma if none does: the file has one column, or no numbers.
+    Without numbers, the separator that splits all records into equally many cells, the more the
+    better; a comma if none does, since the file has one column.
     """
     best, separator = 0.0, ","
+    most = 1
     for candidate in SEPARATORS:
         rows = [row for _, row in sample_records(data, candidate)]
         if not rows or median(map(len, rows)) < 2:
@@ -142,6 +146,10 @@ def find_separator(data: bytes) -> str:
         numbers = sum(is_number(cell) is not None for cell in cells) / len(cells)
         if numbers > best:
             best, separator = numbers, candidate
+        # Blanks are in most texts, and separate none for sure.
+        even = len({*map(len, rows)}) == 1 and candidate != BLANKS
+        if best == 0 and even and len(rows[0]) > most:
+            most, separator = len(rows[0]), candidate
     return separator
 
 

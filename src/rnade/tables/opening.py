@@ -47,10 +47,20 @@ class TypedFile:
         return f"row {record + 1}"
 
     def columns(
-        self, wanted: Sequence[str], decimal: str | None
+        self, wanted: Sequence[str], decimal: str | None, na: Sequence[str] = ()
     ) -> Mapping[str, pa.ChunkedArray | str]:
         """Give the numbers of each column wanted, missing cells null, or why they are none."""
         return {name: numbers_or_reason(self._table[name]) for name in wanted}
+
+    def typed(
+        self,
+        wanted: Sequence[str],
+        decimal: str | None,
+        na: Sequence[str] = (),
+        sorts: Mapping[str, str] | None = None,
+    ) -> Mapping[str, pa.ChunkedArray | str]:
+        """Give each column wanted as the file has it."""
+        return {name: self._table[name] for name in wanted}
 
 
 TableFile = DelimitedText | TypedFile

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -33,6 +34,7 @@ def read_table(
     missing: Literal["error", "drop"] = "error",
     *,
     decimal: str | None = None,
+    na: Sequence[str] = (),
     exclude: Sequence[str] = (),
     weight: str | None = None,
     constant: Literal["keep", "leave out"] = "keep",
@@ -63,6 +65,8 @@ def read_table(
     decimal : {".", ","}, optional
         The decimal point of a CSV file; the other of the two then marks thousands. By default it
         is detected.
+    na : sequence of str
+        Marks of missing cells, beside the empty cell, NA, ?, - and the like.
     exclude : sequence of str
         Names of columns not to keep.
     weight : str, optional
@@ -78,14 +82,14 @@ def read_table(
     TableError
         In one line: which file, which line and column, and what to do.
     """
-    if decimal is not None and decimal not in OTHER_MARK:
-        raise TableError(f"Expected a decimal point or a decimal comma; got {decimal!r}.")
+    check_decimal(decimal)
     file = open_file(source, separator, header)
     weights = choose(file, [weight], ()) if weight else []
     chosen = choose(file, columns, [*exclude, *weights])
-    cells = file.columns([*chosen, *weights], decimal)
+    cells = file.columns([*chosen, *weights], decimal, na)
     numbers = {name: cells[name] for name in chosen if not isinstance(cells[name], str)}
     values = _as_matrix(numbers)
+    values[np.isin(values, [mark for mark in as_marks(na) if not isinstance(mark, str)])] = np.nan
     table = Table(
         source=file.source,
         names=tuple(numbers),
@@ -95,7 +99,7 @@ def read_table(
         | dict.fromkeys(weights, "row weights"),
         notes=list(file.notes),
         dropped_rows=0,
-        weights=next((_row_weights(cells[w], w, file) for w in weights), None),
+        weights=next((row_weights(cells[w], w, file) for w in weights), None),
         rows=np.arange(1, len(values) + 1),
     )
     asked_for = columns is not None
@@ -115,6 +119,26 @@ def read_table(
         values=np.ascontiguousarray(table.values),
         left_out={name: table.left_out[name] for name in file.names if name in table.left_out},
     )
+
+
+def check_decimal(decimal: str | None) -> None:
+    """Refuse a decimal point that is neither a point nor a comma."""
+    if decimal is not None and decimal not in OTHER_MARK:
+        raise TableError(f"Expected a decimal point or a decimal comma; got {decimal!r}.")
+
+
+def as_marks(na: Sequence[str]) -> tuple[str | float, ...]:
+    """Give marks of missing cells as text, and as numbers too where they are numbers.
+
+    >>> as_marks(["-", "999"])
+    ('-', '999', 999.0)
+    """
+    marks: list[str | float] = []
+    for word in na:
+        marks.append(word)
+        with suppress(ValueError):
+            marks.append(float(word))
+    return tuple(mark for mark in marks if mark == mark)
 
 
 def _as_matrix(columns: Mapping[str, pa.ChunkedArray]) -> Float[np.ndarray, "N D"]:
@@ -158,7 +182,7 @@ def _without_ids(table: Table, index: str | None) -> Table:
     `index` is the column that the file itself marks as one.
     """
     columns = dict(zip(table.names, table.values.T, strict=True))
-    distinct = {name: values for name, values in columns.items() if _are_distinct(values)}
+    distinct = {name: values for name, values in columns.items() if are_distinct(values)}
     enough = len(table.values) >= _FEWEST_IDS
     ids = {
         name: f"row numbers or ids ({len(values)} different whole numbers)"
@@ -177,7 +201,7 @@ def _without_ids(table: Table, index: str | None) -> Table:
     return replace(_without(table, ids), notes=[*table.notes, *notes])
 
 
-def _are_distinct(values: Float[np.ndarray, " N"]) -> bool:
+def are_distinct(values: Float[np.ndarray, " N"]) -> bool:
     """Tell whether a column holds whole numbers, no two the same."""
     # Most columns show a fraction or a value twice early on, without a look at all of them.
     return len(values) > 1 and all(
@@ -238,7 +262,7 @@ def _check_range(table: Table, file: TableFile) -> None:
         )
 
 
-def _row_weights(
+def row_weights(
     cells: pa.ChunkedArray | str, name: str, file: TableFile
 ) -> Float[np.ndarray, " N"]:
     """Give the weights that a column holds, or say why it cannot hold any."""

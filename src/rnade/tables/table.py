@@ -46,6 +46,11 @@ class Table:
     weights: Float[np.ndarray, " N"] | None
     rows: Int[np.ndarray, " N"]
 
+    @property
+    def n_rows(self) -> int:
+        """N."""
+        return len(self.values)
+
     def to_arrow(self) -> pa.Table:
         """Give the columns under their names, as a data frame that the estimators take."""
         return pa.table(dict(zip(self.names, self.values.T, strict=True)))

@@ -5,10 +5,12 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -50,20 +52,22 @@ def check_destination(
 
 
 def write_table(
-    columns: Mapping[str, Any], destination: str | Path = "-", *, force: bool = False
+    columns: Mapping[str, Any] | pa.Table, destination: str | Path = "-", *, force: bool = False
 ) -> None:
     """Write columns of equal length as a table with a header.
 
     Parameters
     ----------
-    columns : mapping of str to array or list
-        In the order in which they are to stand.
+    columns : mapping of str to array or list, or pyarrow Table
+        In the order in which they are to stand. Missing cells are empty in a CSV file.
     destination : str or Path
         A file ending in ``.csv``, ``.parquet`` or ``.feather``; ``-`` is standard output.
     force : bool
         Whether a file that exists already may be replaced.
     """
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    table = columns
+    if not isinstance(table, pa.Table):
+        table = pa.table({name: pa.array(values) for name, values in columns.items()})
     data = _encoded(table, table_format(destination))
     check_destination(destination, force=force)
     if str(destination) == "-":
@@ -81,6 +85,19 @@ def _write_all(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+def _as_written(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Give a column as pyarrow can write it into a CSV file."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_duration(column.type):
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
+        return pc.divide(column.cast(pa.int64()).cast(pa.float64()), float(per_second))
+    if pa.types.is_timestamp(column.type) and column.type.unit != "s":
+        with suppress(pa.ArrowInvalid):  # which has fractions of seconds
+            return column.cast(pa.timestamp("s", column.type.tz))
+    return column
+
+
 def _encoded(table: pa.Table, kind: str, quoting: str = "none") -> bytes:
     body = pa.BufferOutputStream()
     if kind == "parquet":
@@ -92,6 +109,7 @@ def _encoded(table: pa.Table, kind: str, quoting: str = "none") -> bytes:
         header = io.StringIO()
         csv.writer(header, lineterminator="\n").writerow(table.column_names)
         body.write(header.getvalue().encode())
+        table = pa.table([_as_written(column) for column in table.columns], table.column_names)
         options = pacsv.WriteOptions(include_header=False, quoting_style=quoting)
         # pyarrow's "needed" quotes every string; without quotes it refuses those that need them.
         try:
