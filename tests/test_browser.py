@@ -37,6 +37,7 @@ HOSTILE = [
 ]
 QUICK = {"n_hidden": 6, "n_components": 3, "epochs": 3, "random_state": 0, "device": "cpu"}
 QUICK["ensemble"] = None  # one model, in one order
+QUICK["columns"] = "real"
 
 
 def fit(frame, **settings):

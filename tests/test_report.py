@@ -52,9 +52,9 @@ def gaussian_rows(n=2000, rho=0.8, seed=0):
 
 @pytest.fixture(scope="module")
 def weather():
-    """A model of a table with everything in it, and what was found there."""
+    """A model of real numbers with everything in them, and what was found there."""
     frame = pd.DataFrame(make_weather())
-    model = fit(frame, n_hidden=30, n_components=8, epochs=15)
+    model = fit(frame, n_hidden=30, n_components=8, epochs=15, columns="real")
     model.origin_ = {"source": "w.csv", "left_out": {"day": "dates"}, "dropped_rows": 3}
     return model, frame, study(model, frame, source="w.csv")
 

@@ -6,11 +6,14 @@ from typing import Any, Self
 import numpy as np
 
 from rnade.columns import column_names
-from rnade.plot.base import MODEL, ODD, QUIET, REAL, AbstractDisplay, draw_each
-from rnade.report.asked import Asked
-from rnade.report.calibration import N_BINS, ColumnCalibration, calibrations
+from rnade.plot.base import ODD, QUIET, REAL, AbstractDisplay, draw_each
+from rnade.plot.kinds import draw_levels, draw_numbers
+from rnade.report.asked import Asked, sampled_values
+from rnade.report.calibration import LEAST_JUDGED, N_BINS, ColumnCalibration, calibrations
+from rnade.report.marginals import LevelMarginal, NumberMarginal
 from rnade.report.resemblance import Marginal
 from rnade.report.resemblance import marginals as marginals_of
+from rnade.report.tables import marginals_of_kinds, observed_samples
 
 
 class CalibrationDisplay(AbstractDisplay[ColumnCalibration]):
@@ -22,7 +25,7 @@ class CalibrationDisplay(AbstractDisplay[ColumnCalibration]):
     ) -> Self:
         """Draw the calibration of one column; parameters are those of `rnade.plot.calibration`."""
         at = positions(estimator, [column])
-        (found,) = calibrations(Asked.of(estimator, X), slice(None), at, random_state)
+        (found,) = _calibrations(estimator, X, at, random_state)
         return cls(found).plot(ax)
 
     def _draw(self, ax: Any) -> None:
@@ -38,8 +41,8 @@ class CalibrationDisplay(AbstractDisplay[ColumnCalibration]):
         )
 
 
-class MarginalDisplay(AbstractDisplay[Marginal]):
-    """One column's values, real and sampled."""
+class MarginalDisplay(AbstractDisplay[Marginal | LevelMarginal]):
+    """One column's values, real and sampled: levels as bars, atoms as lines with a mark."""
 
     @classmethod
     def from_estimator(
@@ -53,15 +56,19 @@ class MarginalDisplay(AbstractDisplay[Marginal]):
         ax: Any = None,
     ) -> Self:
         """Draw one column; parameters are those of `rnade.plot.marginals`."""
-        sampled = estimator.sample(n_samples, random_state=random_state)
-        (found,) = marginals_of(Asked.of(estimator, X), sampled, positions(estimator, [column]))
+        (found,) = _compared(estimator, X, [column], n_samples, random_state)
         return cls(found).plot(ax)
 
     def _draw(self, ax: Any) -> None:
         found = self.found
-        ax.stairs(found.real, found.edges, fill=True, color=REAL, alpha=0.3, label="real")
-        ax.stairs(found.sampled, found.edges, color=MODEL, label="sampled")
-        ax.set(xlabel=found.column, ylabel="share of rows", title=found.column)
+        if isinstance(found, LevelMarginal):
+            draw_levels(ax, found)
+        else:
+            draw_numbers(ax, found)
+        of = "observed cells" if isinstance(found, LevelMarginal | NumberMarginal) else "rows"
+        missing = getattr(found, "missing", 0.0)
+        title = f"{found.column} ({100 * missing:.3g} % missing)" if missing else found.column
+        ax.set(xlabel=found.column, ylabel=f"share of {of}", title=title)
         ax.legend()
 
 
@@ -92,8 +99,23 @@ def calibration(
     matplotlib Axes, or an array of them
     """
     at = positions(estimator, columns)
-    found = calibrations(Asked.of(estimator, X), slice(None), at, random_state)
+    found = _calibrations(estimator, X, at, random_state)
     return draw_each([CalibrationDisplay(column) for column in found], ax)
+
+
+def _calibrations(
+    estimator: Any, X: Any, at: list[int], random_state: Any
+) -> list[ColumnCalibration]:
+    """The calibration of columns, all of which must have cells enough to judge by."""
+    found = calibrations(Asked.of(estimator, X), slice(None), at, random_state)
+    judged = {column.column for column in found}
+    for name in (column_names(estimator)[d] for d in at):
+        if name not in judged:
+            raise ValueError(
+                f"Expected at least {LEAST_JUDGED} observed cells in column {name!r} to judge its"
+                " calibration by. Pass more rows, or name other columns."
+            )
+    return found
 
 
 def marginals(
@@ -123,9 +145,18 @@ def marginals(
     -------
     matplotlib Axes, or an array of them
     """
-    sampled = estimator.sample(n_samples, random_state=random_state)
-    found = marginals_of(Asked.of(estimator, X), sampled, positions(estimator, columns))
+    found = _compared(estimator, X, columns, n_samples, random_state)
     return draw_each([MarginalDisplay(column) for column in found], ax)
+
+
+def _compared(
+    estimator: Any, X: Any, columns: Sequence[str | int] | None, n_samples: int, random_state: Any
+) -> Sequence[Marginal | LevelMarginal]:
+    """Columns of real rows and of rows drawn from the model."""
+    asked, at = Asked.of(estimator, X), positions(estimator, columns)
+    if asked.mixed:
+        return marginals_of_kinds(asked, observed_samples(asked, n_samples, random_state), at)
+    return marginals_of(asked, sampled_values(estimator, n_samples, random_state), at)
 
 
 def positions(estimator: Any, columns: Sequence[str | int] | None) -> list[int]:

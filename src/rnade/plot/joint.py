@@ -6,10 +6,20 @@ from typing import Any, Self
 import numpy as np
 
 from rnade.columns import as_values, column_names
+from rnade.columns.names import is_mixed
 from rnade.plot.base import MODEL, QUIET, REAL, AbstractDisplay, as_function, pyplot
 from rnade.plot.columns import positions
-from rnade.report.resemblance import Correlation, Pairs, most_dependent, mutual_information
+from rnade.report.asked import Asked, sampled_values
+from rnade.report.resemblance import (
+    Correlation,
+    Pairs,
+    most_dependent,
+    mutual_information,
+    pairs_of_kinds,
+)
 from rnade.report.resemblance import pairs as points_of_pairs
+from rnade.report.table_pictures import points_of
+from rnade.report.tables import correlation_of, information, observed_samples
 
 
 class PairsDisplay:
@@ -55,11 +65,16 @@ class PairsDisplay:
         random_state : int, RandomState instance or None
         axes : array of matplotlib Axes, shape (k, k), optional
         """
+        at, every = positions(estimator, columns), np.arange(len(column_names(estimator)))
+        if is_mixed(estimator):
+            asked = Asked.of(estimator, X)
+            sampled = observed_samples(asked, n_points, random_state)
+            if columns is None:
+                at = most_dependent(information(asked.columns, asked.X, every), every)
+            return cls(pairs_of_kinds(asked.columns, at, asked.X, sampled, n_points)).plot(axes)
         X = as_values(estimator, X)
-        sampled = estimator.sample(n_points, random_state=random_state)
-        at = positions(estimator, columns)
+        sampled = sampled_values(estimator, n_points, random_state)
         if columns is None:
-            every = np.array(at)
             at = most_dependent(mutual_information(X, every), every)
         names = column_names(estimator)
         return cls(points_of_pairs(names, at, X, sampled, n_points)).plot(axes)
@@ -82,7 +97,7 @@ class PairsDisplay:
                     ax.text(0.5, 0.5, found.columns[i], ha="center", va="center")
                     continue
                 points, colour = (found.real, REAL) if i > j else (found.sampled, MODEL)
-                ax.scatter(points[:, j], points[:, i], s=4, alpha=0.4, color=colour, lw=0)
+                ax.scatter(*points_of(found, points, j, i), s=4, alpha=0.4, color=colour, lw=0)
                 ax.set(xlim=(found.low[j], found.high[j]), ylim=(found.low[i], found.high[i]))
         self.axes_, self.figure_ = axes, axes.flat[0].figure
         return self
@@ -103,6 +118,8 @@ class CorrelationDisplay(AbstractDisplay[Correlation]):
     ) -> Self:
         """Draw the correlation of every pair of columns, real against sampled.
 
+        Columns of more than two levels without an order have none, and are left out.
+
         Parameters
         ----------
         estimator : fitted estimator
@@ -112,7 +129,9 @@ class CorrelationDisplay(AbstractDisplay[Correlation]):
         random_state : int, RandomState instance or None
         ax : matplotlib Axes, optional
         """
-        sampled = estimator.sample(n_samples, random_state=random_state)
+        if is_mixed(estimator):
+            return cls(_correlation_of_kinds(estimator, X, n_samples, random_state)).plot(ax)
+        sampled = sampled_values(estimator, n_samples, random_state)
         found = Correlation.of(column_names(estimator), as_values(estimator, X), sampled)
         return cls(found).plot(ax)
 
@@ -127,6 +146,20 @@ class CorrelationDisplay(AbstractDisplay[Correlation]):
             xlabel="rank correlation, real",
             ylabel="rank correlation, sampled",
         )
+
+
+def _correlation_of_kinds(estimator: Any, X: Any, n: int, random_state: Any) -> Correlation:
+    """Rank correlations of the columns that have ranks."""
+    asked = Asked.of(estimator, X)
+    every = np.arange(len(asked.names))
+    sampled = observed_samples(asked, n, random_state)
+    found, _ = correlation_of(asked.columns, every, asked.X, sampled)
+    if found is None:
+        raise ValueError(
+            "Expected at least two columns of numbers, dates, ordered levels or two levels: others"
+            " have no rank correlation."
+        )
+    return found
 
 
 pairs = as_function(PairsDisplay.from_estimator, "pairs", gives="axes_")

@@ -4,8 +4,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from rnade.columns import as_fitted, as_values
+from rnade.columns.names import is_mixed
 from rnade.plot.base import MODEL, ODD, QUIET, REAL, AbstractDisplay, as_function
+from rnade.report.asked import Asked
 from rnade.report.dependence import Gain
 from rnade.report.fitted import LearningCurve
 from rnade.report.fitted import learning_curve as curve_of
@@ -66,7 +67,7 @@ class ScoresDisplay(AbstractDisplay[ScoreHistogram]):
         X : array-like or data frame of shape (N, D)
         ax : matplotlib Axes, optional
         """
-        scores = estimator.score_samples(as_fitted(estimator, as_values(estimator, X)))
+        scores = estimator.score_samples(Asked.of(estimator, X).given())
         calibration = getattr(estimator, "calibration_", None)
         thresholds = {}
         if calibration is not None:
@@ -91,7 +92,19 @@ class ScoresDisplay(AbstractDisplay[ScoreHistogram]):
 
 
 class GainsDisplay(AbstractDisplay[list[Gain]]):
-    """What each column's log-likelihood gains from the columns before it."""
+    """What each column's log-likelihood gains from the columns before it.
+
+    Parameters
+    ----------
+    found : list of rnade.report.dependence.Gain
+    source : str
+        What the columns gain from; of a table with levels, integers, dates or missing cells all
+        other columns.
+    """
+
+    def __init__(self, found: list[Gain], source: str = "columns before it") -> None:
+        super().__init__(found)
+        self.source = source
 
     @classmethod
     def from_estimator(
@@ -108,7 +121,8 @@ class GainsDisplay(AbstractDisplay[list[Gain]]):
             Of the split for columns by themselves where it is another table.
         ax : matplotlib Axes, optional
         """
-        return cls(gains_of(estimator, X, random_state=random_state)).plot(ax)
+        source = "other columns" if is_mixed(estimator) else "columns before it"
+        return cls(gains_of(estimator, X, random_state=random_state), source).plot(ax)
 
     def _draw(self, ax: Any) -> None:
         names = [gain.column for gain in self.found]
@@ -118,7 +132,7 @@ class GainsDisplay(AbstractDisplay[list[Gain]]):
         ax.barh(places, values, xerr=errors, color=REAL, ecolor=QUIET)
         ax.set_yticks(places, names)
         ax.invert_yaxis()
-        ax.set(xlabel="gain from columns before it, nats")
+        ax.set(xlabel=f"gain from {self.source}, nats")
 
 
 learning_curve = as_function(LearningCurveDisplay.from_estimator, "learning_curve", gives="ax_")

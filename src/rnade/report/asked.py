@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from rnade.columns import Resolution, as_fitted, as_values, column_names
+from rnade.columns import Column, Resolution, as_fitted, as_values, column_names
+from rnade.columns.kinds import plain
+from rnade.columns.names import is_mixed
+from rnade.report.kinds import is_discrete, is_new, level_words
 from rnade.typing import Array
 
 Index = NDArray[np.int64]
@@ -77,7 +81,10 @@ class Asked:
         As the model takes it: thresholded to bits, where it thresholds.
     rows : Rows
     steps : array of shape (D,)
-        To what each column is rounded, 0 where it is not; bits are rounded to 1.
+        To what each column is rounded, 0 where it is not; bits, levels and integers are rounded
+        to 1.
+    source : frame or array
+        The rows as they were given.
     """
 
     estimator: Any
@@ -86,13 +93,19 @@ class Asked:
     values: Array
     rows: Rows
     steps: Array
+    source: Any
 
     @classmethod
     def of(cls, estimator: Any, X: Any, random_state: int = 0) -> "Asked":
         """Look at a table as the model sees it; the seed is of `Rows`."""
-        X = as_values(estimator, X)
+        source, X = X, as_values(estimator, X)
         values = X
-        if is_binary(estimator):
+        if not len(X):
+            raise ValueError(f"Expected X to have rows; got shape {X.shape}.")
+        if is_mixed(estimator):
+            columns = estimator.schema_.columns
+            steps = np.array([_step(c, x) for c, x in zip(columns, X.T, strict=True)])
+        elif is_binary(estimator):
             steps = np.ones(X.shape[1])
             if estimator.binarize is not None:
                 values = np.where(X > estimator.binarize, 1.0, 0.0)
@@ -100,7 +113,37 @@ class Asked:
             resolution = getattr(estimator, "resolution_", None)
             steps = (Resolution.measure(X) if resolution is None else resolution).steps
         rows = Rows.of(estimator, X, seed=random_state)
-        return cls(estimator, column_names(estimator), X, values, rows, steps)
+        return cls(estimator, column_names(estimator), X, values, rows, steps, source)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the model is of a table with levels, integers, dates, atoms or missing cells."""
+        return is_mixed(self.estimator)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What the columns hold; empty where all are complete real numbers or bits."""
+        return tuple(self.estimator.schema_.columns) if self.mixed else ()
+
+    def new_levels(self) -> dict[int, list[str]]:
+        """For each column with levels that the model does not know, that of each such cell."""
+        found = {}
+        for d, column in enumerate(self.columns):
+            rows = np.flatnonzero(is_new(column, self.X[:, d]))
+            if len(rows):
+                found[d] = [self.level(int(i), d) for i in rows]
+        return found
+
+    def level(self, row: int, d: int) -> str:
+        """The level in a cell as the table has it, be it known or new."""
+        schema, frame = self.estimator.schema_, nw.from_native(self.source, pass_through=True)
+        name = schema.columns[d].name
+        if isinstance(frame, nw.DataFrame) and name in frame.columns:
+            return level_words(frame[name][row])
+        place = [str(label) for label in schema.inputs].index(name)
+        if isinstance(frame, nw.DataFrame):
+            return level_words(frame[frame.columns[place]][row])
+        return level_words(plain(self.source[row][place]))
 
     @property
     def order(self) -> list[int] | None:
@@ -111,6 +154,9 @@ class Asked:
 
     def given(self, rows: Any = slice(None)) -> Any:
         """Rows with the column names that the model knows; all of them by default."""
+        if self.mixed:
+            # Numbers would lose the levels that the model does not know.
+            return _take(self.source, rows)
         return as_fitted(self.estimator, self.X[rows])
 
     def scored(self) -> tuple[Array | None, Array]:
@@ -124,3 +170,30 @@ class Asked:
 def is_binary(estimator: Any) -> bool:
     """Whether a model is of bits: such models have a threshold, which may be None."""
     return hasattr(estimator, "binarize")
+
+
+def sampled_values(estimator: Any, n: int, random_state: Any) -> Array:
+    """Rows drawn from a model, as a matrix of numbers."""
+    draw = getattr(estimator, "sample_values", estimator.sample)
+    return np.asarray(draw(n, random_state=random_state))
+
+
+def _step(column: Column, x: Array) -> float:
+    """To what a column is rounded, 0 if it is not."""
+    if is_discrete(column):
+        return 1.0
+    if column.step is not None:
+        return float(column.step)
+    spread = x[~np.isnan(x) & ~np.isin(x, column.atoms)]
+    return float(Resolution.measure(spread[:, None]).steps[0])
+
+
+def _take(X: Any, rows: Any) -> Any:
+    """Some rows of a frame, an array or a list of rows."""
+    if isinstance(rows, slice):
+        rows = range(*rows.indices(len(X)))
+    rows = [int(i) for i in rows]
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return nw.to_native(frame[rows])
+    return X[rows] if hasattr(X, "dtype") else [X[i] for i in rows]

@@ -77,6 +77,16 @@ def _band(n: int) -> tuple[float, float]:
 def calibrations(
     asked: Asked, rows: Any, columns: Iterable[int], random_state: Any
 ) -> list[ColumnCalibration]:
-    """Give the calibration of columns, by some of the rows."""
+    """Give the calibration of columns, by those cells of some of the rows that are observed.
+
+    Columns with too few such cells to judge by are left out.
+    """
     U = asked.estimator.pit(asked.given(rows), random_state=random_state)
-    return [column_calibration(asked.names[d], U[:, d]) for d in columns]
+    if not asked.mixed:
+        return [column_calibration(asked.names[d], U[:, d]) for d in columns]
+    observed = {d: U[~np.isnan(U[:, d]), d] for d in columns}
+    return [
+        column_calibration(asked.names[d], u)
+        for d, u in observed.items()
+        if len(u) >= LEAST_JUDGED
+    ]

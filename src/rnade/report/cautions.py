@@ -1,12 +1,7 @@
-"""What to be careful about, in plain words; the words themselves are in ``cautions.toml``."""
+"""What to be careful about, the most serious first."""
 
 import math
-import tomllib
-from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +9,10 @@ from rnade.columns.spikes import SPIKE_SHARE
 from rnade.evaluation import MeanScore, mean_score
 from rnade.report.asked import Asked
 from rnade.report.calibration import LEAST_JUDGED
-from rnade.report.findings import Caution, Findings
+from rnade.report.caution_words import caution as _caution
+from rnade.report.findings import Caution, Findings, TableFindings
 from rnade.report.fitted import Fitted
+from rnade.report.table_cautions import duplicate_rows, table_cautions
 from rnade.report.words import listed, number, percent, plural, quoted
 from rnade.typing import Array
 
@@ -46,7 +43,9 @@ def look_for_cautions(asked: Asked, scores: Array, found: Findings) -> list[Caut
         *_weighted(asked),
         *_overfitting(asked, fitted, scores),
     ]
-    if not fitted.binary:
+    if isinstance(found, TableFindings):
+        cautions += table_cautions(asked, found)
+    elif not fitted.binary:
         cautions += [
             *_leaks(asked, found),
             *_outside(asked),
@@ -58,25 +57,16 @@ def look_for_cautions(asked: Asked, scores: Array, found: Findings) -> list[Caut
     return sorted(cautions, key=lambda caution: rank[caution.severity])
 
 
-@cache
-def _words() -> dict[str, Any]:
-    return tomllib.loads(files("rnade.report").joinpath("cautions.toml").read_text("utf-8"))
-
-
-def _caution(kind: str, variant: str = "", **values: str) -> Caution:
-    """Fill in the words of a kind of caution, or of a variant of it."""
-    said = _words()[kind + variant]
-    title, text = (said[name].format(**values) for name in ("title", "text"))
-    return Caution(kind, said["severity"], title, text)
-
-
 def _scores(found: Findings) -> Iterator[Caution]:
     """A simpler model that does better, and rows that the model does not expect."""
     for line in found.scores[1:]:
         lead = line.lead
         if lead is not None and lead.mean < -2 * lead.standard_error:
             less, error = number(-lead.mean), number(lead.standard_error)
-            yield _caution("worse-than-gaussian", model=line.model, lead=less, error=error)
+            variant = "-columns" if isinstance(found, TableFindings) else ""
+            yield _caution(
+                "worse-than-gaussian", variant, model=line.model, lead=less, error=error
+            )
     share = next(t.share for t in found.oddness.thresholds if t.level == 0.01)
     if found.table.role != "fitted" and share > 0.01 * TOO_MANY_ODD:
         yield _caution("unlike", share=percent(share))
@@ -189,21 +179,7 @@ def _spikes_and_rounding(asked: Asked, fitted: Fitted) -> Iterator[Caution]:
 
 
 def _duplicate_rows(asked: Asked) -> Iterator[Caution]:
-    # 0 is added so that -0 is 0, which has other bits.
-    keys = [hash(row.tobytes()) for row in asked.values + 0.0]
-    counts = Counter(keys)
-    share = float(np.mean([counts[key] > 1 for key in keys]))
-    if share < 0.01:
-        return
-    learned = ""
-    if asked.rows.role == "fitted":
-        known = {keys[i] for i in asked.rows.folds[0][0]}
-        among = float(np.mean([keys[i] in known for i in asked.rows.judged]))
-        learned = (
-            f" {percent(among)} of the held-out rows are exact duplicates of rows the model"
-            " learned from, so the held-out score is not quite of unseen rows."
-        )
-    yield _caution("repeated", share=percent(share), learned=learned)
+    yield from duplicate_rows(asked, np.ones(len(asked.values), dtype=bool))
 
 
 def _training(fitted: Fitted) -> Iterator[Caution]:

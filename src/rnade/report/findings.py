@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +12,8 @@ from rnade.report.asked import Role
 from rnade.report.calibration import ColumnCalibration
 from rnade.report.dependence import Gain
 from rnade.report.fitted import Fitted, ScoreLine
+from rnade.report.kinds import ColumnKind
+from rnade.report.marginals import LevelMarginal
 from rnade.report.oddness import Oddness
 from rnade.report.resemblance import Correlation, Marginal, Pairs
 
@@ -53,7 +56,8 @@ class Caution:
     ----------
     kind : str
         One word for programs: "worse-than-gaussian", "unlike", "overfit", "leak", "spike",
-        "rounded", "repeated", "outside", "few", "short", "skipped", "rows".
+        "rounded", "repeated", "outside", "few", "short", "skipped", "rows", "weighted",
+        "new-levels", "missing", "missing-more", "table".
     severity : "serious", "mind" or "note"
     title, text : str
         For people.
@@ -77,7 +81,7 @@ class Findings:
         The model first, then the references; over the judged rows.
     calibration : list of ColumnCalibration
         Empty where the model cannot say.
-    marginals : list of Marginal
+    marginals : list of Marginal or LevelMarginal
     pairs : Pairs or None
         None for a table of one column.
     correlation : Correlation or None
@@ -99,7 +103,7 @@ class Findings:
     table: Table
     scores: list[ScoreLine]
     calibration: list[ColumnCalibration]
-    marginals: list[Marginal]
+    marginals: Sequence[Marginal | LevelMarginal]
     pairs: Pairs | None
     correlation: Correlation | None
     oddness: Oddness
@@ -118,3 +122,16 @@ class Findings:
         written = json.dumps(dataclasses.asdict(self), default=plain)
         read: dict[str, Any] = json.loads(written, parse_constant=lambda _: None)
         return read
+
+
+@dataclass(frozen=True)
+class TableFindings(Findings):
+    """What a model found that knows of levels, integers, dates, atoms or missing cells.
+
+    Attributes
+    ----------
+    columns : list of ColumnKind
+        What each column holds, and how much of it is missing.
+    """
+
+    columns: list[ColumnKind]

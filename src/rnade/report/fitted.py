@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rnade.columns.names import is_mixed
 from rnade.evaluation import MeanScore, mean_score
 from rnade.report.asked import Asked, is_binary
 from rnade.typing import Array
@@ -143,7 +144,7 @@ def describe(asked: Asked) -> Fitted:
         n_held_out=None if validation is None else len(validation),
         columns=names,
         source=origin.get("source"),
-        left_out=dict(origin.get("left_out", {})),
+        left_out=_left_out(estimator) | dict(origin.get("left_out", {})),
         dropped_rows=int(origin.get("dropped_rows", 0)),
         changes=_changes(estimator, len(names)),
         settings=estimator.get_params(deep=False),
@@ -153,6 +154,12 @@ def describe(asked: Asked) -> Fitted:
         trained=None if curve is None else _trained(estimator, curve),
         curve=curve,
     )
+
+
+def _left_out(estimator: Any) -> dict[str, str]:
+    """Columns that the model does not see, by its schema."""
+    schema = getattr(estimator, "schema_", None)
+    return {} if schema is None else dict(schema.left_out)
 
 
 def _trained(estimator: Any, curve: LearningCurve) -> Trained:
@@ -203,6 +210,11 @@ def _changes(estimator: Any, n_columns: int) -> list[str]:
         at = estimator.binarize
         return [] if at is None else [f"Values above {at:g} count as 1, all others as 0."]
     sentences = []
+    if is_mixed(estimator):
+        return [
+            "Numbers and dates were cut into intervals inside the model; every figure here is in"
+            " the data's own units."
+        ]
     if getattr(estimator, "standardiser_", None) is not None:
         sentences.append(
             "Columns were standardised inside the model; every figure here is in the data's own"

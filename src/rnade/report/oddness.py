@@ -1,5 +1,6 @@
 """Outliers: the rows that the model finds odd, why, and what it expected in their place."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from rnade.evaluation import Calibration
 from rnade.report.asked import Asked
+from rnade.report.cells import CellReason, explain_cells
 from rnade.surprise import typical_log_conditionals
 from rnade.typing import Array
 
@@ -58,15 +60,16 @@ class OddRow:
     p_value : float
     seen : bool or None
         Whether the model learned from it; None where that is not known.
-    reasons : list of Reason
-        The most surprising first; empty where the model has no conditionals.
+    reasons : list of Reason or CellReason
+        The most surprising first; empty where the model has no conditionals. Of a table with
+        levels, integers, dates or missing cells `CellReason`.
     """
 
     row: int
     log_density: float
     p_value: float
     seen: bool | None
-    reasons: list[Reason]
+    reasons: Sequence[Reason | CellReason]
 
 
 @dataclass(frozen=True)
@@ -169,8 +172,10 @@ def find_odd(
     calibration = Calibration.from_scores(scores[asked.rows.judged]) if own is None else own
     p_values = calibration.pvalue(scores)
     oddest = np.argsort(scores, kind="stable")[:most]
-    reasons: list[list[Reason]] = [[] for _ in oddest]
-    if terms is not None:
+    reasons: Sequence[Sequence[Reason | CellReason]] = [[] for _ in oddest]
+    if asked.mixed:
+        reasons = explain_cells(asked, oddest)
+    elif terms is not None:
         surprise = typical_log_conditionals(asked.estimator, sampled) - terms[oddest]
         reasons = _reasons(asked, oddest, surprise)
     seen = [None] * len(scores) if asked.rows.seen is None else asked.rows.seen.tolist()

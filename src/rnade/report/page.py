@@ -8,10 +8,15 @@ from importlib.resources import files
 
 from rnade.report import pictures
 from rnade.report.calibration import BAND_LEVEL
-from rnade.report.findings import MOST_SHOWN, Findings
+from rnade.report.cells import CellReason
+from rnade.report.findings import MOST_SHOWN, Findings, TableFindings
+from rnade.report.marginals import LevelMarginal, NumberMarginal
 from rnade.report.markup import Markup, fill
 from rnade.report.oddness import OddRow, Reason, Threshold
+from rnade.report.resemblance import Marginal, TablePairs
 from rnade.report.sentences import facts, with_error
+from rnade.report.table_page import column_kinds, said_of_cell, table_card
+from rnade.report.table_pictures import cell_words, expected_cell
 from rnade.report.words import decimals_for, fixed, near, number, percent, plural
 
 # Nothing is fetched and no script runs, whatever a table's header may hold.
@@ -39,6 +44,8 @@ def render(found: Findings) -> str:
         The whole page: it needs no other file, and no network.
     """
     table = found.table
+    kinds = "-table" if isinstance(found, TableFindings) else ""
+    style = ["page.css", *["tables.css"] * bool(kinds)]
     bodies = {
         ("cautions", "Worth knowing first"): _cautions(found),
         ("fitted", "What was fitted"): _fitted(found),
@@ -50,7 +57,9 @@ def render(found: Findings) -> str:
     page = fill(
         "page",
         policy=Markup(_POLICY),
-        style=Markup(files("rnade.report").joinpath("page.css").read_text(encoding="utf-8")),
+        style=Markup(
+            "".join(files("rnade.report").joinpath(name).read_text("utf-8") for name in style)
+        ),
         version=found.version,
         source=table.source,
         kind=found.fitted.kind,
@@ -61,14 +70,15 @@ def render(found: Findings) -> str:
         ],
         sections=[fill("section", **section) for section in shown],
         judged=fill(
-            f"judged-{table.role}",
+            f"judged-{table.role}{kinds}",
             n_judged=plural(table.n_judged, "row"),
             part=_part_in_training(found),
-            halves=fill("halves"),
+            halves=fill(f"halves{kinds}"),
         ),
         absent=[fill("paragraph", words=sentence) for sentence in found.absent],
         n_rows=plural(table.n_rows, "row"),
         n_sampled=plural(table.n_sampled, "row"),
+        references=fill(f"references{kinds}"),
     )
     return str(page)
 
@@ -145,6 +155,7 @@ def _fitted(found: Findings) -> Markup:
         judged=f"{found.table.n_judged:,} {held_out}",
         density="probability" if found.fitted.binary else "density",
         training=_training(found),
+        kinds=column_kinds(found) if isinstance(found, TableFindings) else "",
         facts=[fill("fact", name=name, words=words) for name, words in facts(found)],
         settings=[
             fill("setting", name=name, value="default" if value is None else str(value)[:80])
@@ -172,13 +183,14 @@ def _right(found: Findings) -> Markup:
     cards = _cards(found)
     judged = bool(found.calibration)
     names = ["calibration"] * judged + ["marginals"]
+    kinds = "-table" if isinstance(found, TableFindings) else ""
     return fill(
-        "right",
+        f"right{kinds}",
         sentences=[fill("finding", words=found.sentences[name]) for name in names],
         legend=_legend(_REAL_AND_SAMPLED + _CALIBRATION * judged),
         cards=cards,
         which=_which("Shown", len(cards), found, "that are the furthest off"),
-        how=fill("how-calibrated", level=percent(BAND_LEVEL)) if judged else "",
+        how=fill(f"how-calibrated{kinds}", level=percent(BAND_LEVEL)) if judged else "",
         pairs=_pairs(found),
         correlation=_correlation(found),
     )
@@ -187,7 +199,8 @@ def _right(found: Findings) -> Markup:
 def _cards(found: Findings) -> list[Markup]:
     """A card for each column, the worst first: its values and its calibration."""
     calibrated = {column.column: column for column in found.calibration}
-    badness = {m.column: (False, -m.distance) for m in found.marginals} | {
+    distance = {m.column: 0.0 if math.isnan(m.distance) else m.distance for m in found.marginals}
+    badness = {name: (False, -distance[name]) for name in distance} | {
         name: (column.inside, -column.distance) for name, column in calibrated.items()
     }
 
@@ -201,16 +214,15 @@ def _cards(found: Findings) -> list[Markup]:
             off=Markup() if calibrated[name].inside else fill("off"),
         )
 
+    def card(shown: Marginal | LevelMarginal) -> Markup:
+        name = shown.column
+        if isinstance(shown, LevelMarginal | NumberMarginal):
+            return table_card(shown, calibrated.get(name), calibration(name))
+        picture = pictures.marginal(shown)
+        return fill("card", name=name, marginal=picture, calibration=calibration(name))
+
     ordered = sorted(found.marginals, key=lambda marginal: badness[marginal.column])
-    return [
-        fill(
-            "card",
-            name=shown.column,
-            marginal=pictures.marginal(shown),
-            calibration=calibration(shown.column),
-        )
-        for shown in ordered[:MOST_SHOWN]
-    ]
+    return [card(shown) for shown in ordered[:MOST_SHOWN]]
 
 
 def _pairs(found: Findings) -> Markup:
@@ -221,6 +233,7 @@ def _pairs(found: Findings) -> Markup:
         legend=_legend(_POINTS),
         matrix=pictures.pair_matrix(found.pairs),
         n_rows=plural(len(found.pairs.real), "row"),
+        how=fill("how-levels") if isinstance(found.pairs, TablePairs) else "",
     )
 
 
@@ -229,6 +242,7 @@ def _correlation(found: Findings) -> Markup:
     measured = found.correlation
     if measured is None:
         return Markup()
+    kinds = isinstance(found, TableFindings)
     matrix = pictures.correlation_matrix(measured)
     scatter = pictures.correlation_scatter(measured)
     those = "that gain the most from others" if found.gains else "that are the furthest off"
@@ -236,7 +250,8 @@ def _correlation(found: Findings) -> Markup:
         "correlation",
         sentence=found.sentences["correlation"],
         pictures=fill("beside", matrix=matrix, scatter=scatter) if matrix else scatter,
-        which=_which("Compared", len(measured.columns), found, those),
+        what=fill("ranked") if kinds else "",
+        which="" if kinds else _which("Compared", len(measured.columns), found, those),
         how=fill("how-matrix") if matrix else "",
     )
 
@@ -245,8 +260,10 @@ def _odd(found: Findings) -> Markup:
     """The histogram of log densities, and the oddest rows with their reasons."""
     oddness = found.oddness
     n_below = oddness.histogram.n_below
+    kinds = "-table" if isinstance(found, TableFindings) else ""
     return fill(
         "odd",
+        how=fill(f"how-odd{kinds}"),
         sentence=found.sentences["oddness"],
         histogram=pictures.score_histogram(oddness),
         held="the held-out rows" if oddness.own_calibration else "the rows of this table",
@@ -279,7 +296,11 @@ def _odd_row(row: OddRow, found: Findings) -> Markup:
     )
 
 
-def _reason(reason: Reason) -> Markup:
+def _reason(reason: Reason | CellReason) -> Markup:
+    if isinstance(reason, CellReason):
+        value, said = cell_words(reason, reason.value), said_of_cell(reason)
+        track = expected_cell(reason)
+        return fill("reason", name=reason.column, track=track, value=value, said=said)
     span = reason.high - reason.low
     low, high = near(reason.low, span), near(reason.high, span)
     # Of a value far off, the last digits tell nothing.
@@ -312,12 +333,16 @@ def _depends(found: Findings) -> Markup:
         )
         for gain in shown
     ]
+    which = _which("Shown", len(shown), found, "with the largest gains")
+    if isinstance(found, TableFindings):
+        sentence = found.sentences["gains"]
+        return fill("depends-table", sentence=sentence, rows=rows, which=which)
     return fill(
         "depends",
         sentence=found.sentences["gains"],
         rows=rows,
         what=fill("gains-in-order" if found.gains[0].position else "gains-of-average"),
-        which=_which("Shown", len(shown), found, "with the largest gains"),
+        which=which,
         total=number(sum(gain.gain for gain in found.gains)),
     )
 

@@ -9,6 +9,7 @@ from rnade.report.fitted import LearningCurve, ScoreLine
 from rnade.report.markup import Markup, fill
 from rnade.report.oddness import Oddness, Reason
 from rnade.report.resemblance import Correlation, Marginal, Pairs
+from rnade.report.table_pictures import points_of
 from rnade.report.words import fixed, near, number, percent, plural
 
 # More columns than this, and the matrix of correlations is too fine to see.
@@ -91,7 +92,8 @@ def pair_matrix(found: Pairs) -> Markup:
         points, kind, said = (
             (found.real, "real", "real") if i > j else (found.sampled, "model", "sampled")
         )
-        shapes = dots(f"points-{kind}", scales[j].x(points[:, j]), scales[i].y(points[:, i]))
+        across, up = points_of(found, points, j, i)
+        shapes = dots(f"points-{kind}", scales[j].x(across), scales[i].y(up))
         return fill("pairs-cell", picture=svg([shapes], f"{names[i]} against {names[j]}, {said}"))
 
     places = range(len(names))

@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from rnade.columns import Column
 from rnade.report.asked import Asked, Index
 from rnade.typing import Array
 
@@ -58,6 +60,21 @@ class Pairs:
 
 
 @dataclass(frozen=True)
+class TablePairs(Pairs):
+    """Rows to be drawn as points of a table with columns of any kind.
+
+    Codes of levels are whole numbers; NaN (in JSON null) where a cell is missing.
+
+    Attributes
+    ----------
+    are_levels : list of bool
+        Which columns hold levels.
+    """
+
+    are_levels: list[bool]
+
+
+@dataclass(frozen=True)
 class Correlation:
     """Rank correlations (Spearman's) of columns, real and sampled.
 
@@ -75,6 +92,11 @@ class Correlation:
     def of(cls, columns: list[str], real: Array, sampled: Array) -> "Correlation":
         """Correlate the columns of real and of sampled rows."""
         return cls(columns, rank_correlation(real), rank_correlation(sampled))
+
+    @classmethod
+    def of_observed(cls, columns: list[str], real: Array, sampled: Array) -> "Correlation":
+        """Correlate columns with missing cells."""
+        return cls(columns, correlation_of_observed(real), correlation_of_observed(sampled))
 
     @property
     def worst(self) -> tuple[int, int]:
@@ -100,26 +122,33 @@ def marginal(column: str, real: Array, sampled: Array, step: float) -> Marginal:
         To what the column is rounded, 0 if it is not. Bins then hold whole steps, and samples are
         rounded alike before they are compared.
     """
-    edges = _edges(real, step)
-    if step > 0:
-        sampled = real.min() + step * np.round((sampled - real.min()) / step)
+    edges = histogram_edges(real, step)
+    sampled = rounded(sampled, real, step)
     return Marginal(
         column,
         edges,
         np.histogram(real, edges)[0] / len(real),
         np.histogram(sampled, edges)[0] / len(sampled),
-        _largest_difference(real, sampled),
+        largest_difference(real, sampled),
     )
 
 
-def _largest_difference(one: Array, other: Array) -> float:
+def rounded(sampled: Array, real: Array, step: float) -> Array:
+    """Samples rounded as the real values are: whole steps from the smallest."""
+    if step > 0:
+        return np.asarray(real.min() + step * np.round((sampled - real.min()) / step))
+    return sampled
+
+
+def largest_difference(one: Array, other: Array) -> float:
     """Between two distribution functions; without the p-value, which takes scipy far longer."""
     values = np.concatenate([one, other])
     shares = [np.searchsorted(np.sort(x), values, side="right") / len(x) for x in (one, other)]
     return float(np.abs(shares[0] - shares[1]).max())
 
 
-def _edges(values: Array, step: float) -> Array:
+def histogram_edges(values: Array, step: float) -> Array:
+    """Edges of bins over most of the values; of rounded ones, bins of as many steps each."""
     low, high = np.quantile(values, _DRAWN)
     if step > 0:
         # Start half a step below a value that occurs, so that no value lies on an edge.
@@ -160,7 +189,7 @@ def mutual_information(X: Array, of: Index) -> Array:
     array of shape (k, D)
     """
     (n, D), k = X.shape, len(of)
-    bins = np.minimum((rankdata(X, axis=0) - 0.5) / n * _RANK_BINS, _RANK_BINS - 1).astype(int)
+    bins = _rank_bins(X)
     indicator = np.zeros((n, D, _RANK_BINS), dtype=np.float32)
     indicator[np.arange(n)[:, None], np.arange(D), bins] = 1
     single = indicator.mean(axis=0, dtype=np.float64)
@@ -174,6 +203,82 @@ def mutual_information(X: Array, of: Index) -> Array:
     information -= np.outer(used[of] - 1, used - 1) / (2 * n)
     information[np.arange(k), of] = 0.0
     return np.asarray(np.maximum(information, 0.0))
+
+
+def _rank_bins(X: Array) -> NDArray[np.int64]:
+    """The eighth of the ranks, from 0, in which each value of a column lies."""
+    share = (rankdata(X, axis=0) - 0.5) / len(X)
+    return np.asarray(np.minimum(share * _RANK_BINS, _RANK_BINS - 1), dtype=np.int64)
+
+
+def cell_bins(column: Column, x: Array) -> NDArray[np.int64]:
+    """Eight bins of a column of any kind; -1 where a cell is missing.
+
+    Numbers and ordered levels by their ranks, other levels by themselves: the seven most frequent,
+    and the rest in one.
+    """
+    bins, seen = np.full(len(x), -1), ~np.isnan(x)
+    if not seen.any():
+        return bins
+    if column.levels is None or column.ordered:
+        bins[seen] = _rank_bins(x[seen])
+        return bins
+    codes = x[seen].astype(np.int64)
+    place = np.argsort(np.argsort(-np.bincount(codes), kind="stable"), kind="stable")
+    bins[seen] = np.minimum(place[codes], _RANK_BINS - 1)
+    return bins
+
+
+def information_of_bins(bins: NDArray[np.int64], of: Index) -> Array:
+    """`mutual_information` of columns in bins, each pair by the rows that have both.
+
+    Parameters
+    ----------
+    bins : array of int, shape (n, D)
+        From `cell_bins`.
+    of : array of int, shape (k,)
+
+    Returns
+    -------
+    array of shape (k, D)
+    """
+    (n, D), k = bins.shape, len(of)
+    indicator = (bins[:, :, None] == np.arange(_RANK_BINS)).astype(np.float32)
+    counts = indicator[:, of].reshape(n, -1).T @ indicator.reshape(n, -1)
+    joint = counts.astype(np.float64).reshape(k, _RANK_BINS, D, _RANK_BINS)
+    rows = joint.sum(axis=(1, 3), keepdims=True)
+    joint /= np.maximum(rows, 1)
+    one, other = joint.sum(axis=3, keepdims=True), joint.sum(axis=1, keepdims=True)
+    terms = np.zeros_like(joint)
+    np.log(joint / np.where(joint > 0, one * other, 1), where=joint > 0, out=terms)
+    found = (joint * terms).sum(axis=(1, 3))
+    used = [(part > 0).sum(axis=(1, 3)) for part in (one, other)]
+    found -= (used[0] - 1) * (used[1] - 1) / (2 * np.maximum(rows[:, 0, :, 0], 1))
+    found[np.arange(k), of] = 0.0
+    return np.asarray(np.maximum(found, 0.0))
+
+
+def correlation_of_observed(X: Array) -> Array:
+    """`rank_correlation` of columns with missing cells, each pair by the rows that have both.
+
+    Ranks are those among all observed cells of a column.
+    """
+    seen = ~np.isnan(X)
+    ranks = np.zeros(X.shape)
+    for d in range(X.shape[1]):
+        own = rankdata(X[seen[:, d], d])
+        # From 0 to 1 about the middle, so that sums lose no digits.
+        ranks[seen[:, d], d] = (own - (len(own) + 1) / 2) / max(len(own), 1)
+    m = seen.astype(np.float64)
+    n = np.maximum(m.T @ m, 1)
+    sums, squares = ranks.T @ m, (ranks**2).T @ m
+    shared = ranks.T @ ranks - sums * sums.T / n
+    spread = np.maximum(squares - sums**2 / n, 0.0)
+    length = np.sqrt(spread * spread.T)
+    # What rounding leaves of a column that never changes is no spread.
+    R = np.clip(np.where(length > 1e-12 * n, shared / np.where(length > 0, length, 1), 0), -1, 1)
+    np.fill_diagonal(R, 1.0)
+    return np.asarray(R)
 
 
 def closest_columns(information: Array, of: Index) -> dict[int, tuple[int, float]]:
@@ -202,9 +307,35 @@ def pairs(names: list[str], at: list[int], real: Array, sampled: Array, n_points
     """Take the points to draw: rows at even distances, so that no seed is needed."""
     low, high = np.quantile(real[:, at], _DRAWN, axis=0)
     margin = 0.08 * np.where(high > low, high - low, 1.0)
+    real, sampled = (_some(X, at, n_points) for X in (real, sampled))
+    return Pairs([names[d] for d in at], real, sampled, low - margin, high + margin)
 
-    def some(X: Array) -> Array:
-        rows = np.linspace(0, len(X) - 1, min(n_points, len(X))).astype(int)
-        return np.asarray(X[rows][:, at])
 
-    return Pairs([names[d] for d in at], some(real), some(sampled), low - margin, high + margin)
+def _some(X: Array, at: list[int], n_points: int) -> Array:
+    rows = np.linspace(0, len(X) - 1, min(n_points, len(X))).astype(int)
+    return np.asarray(X[rows][:, at])
+
+
+def pairs_of_kinds(
+    columns: tuple[Column, ...], at: list[int], real: Array, sampled: Array, n_points: int
+) -> TablePairs:
+    """Take the points to draw of columns of any kind."""
+    low, high = np.empty(len(at)), np.empty(len(at))
+    for i, d in enumerate(at):
+        n_levels, x = len(columns[d].levels or ()), real[:, d]
+        x = x[~np.isnan(x)] if not np.isnan(x).all() else sampled[:, d]
+        if n_levels:
+            low[i], high[i] = -0.5, max(n_levels - 1, float(x.max())) + 0.5
+            continue
+        low[i], high[i] = np.quantile(x, _DRAWN)
+        margin = 0.08 * (high[i] - low[i]) or 0.5
+        low[i], high[i] = low[i] - margin, high[i] + margin
+    real, sampled = (_some(X, at, n_points) for X in (real, sampled))
+    are_levels = [columns[d].levels is not None for d in at]
+    return TablePairs([columns[d].name for d in at], real, sampled, low, high, are_levels)
+
+
+def spread_points(codes: Array, irrational: float = 2**0.5) -> Array:
+    """Codes of levels moved a little to either side, so that points do not hide each other."""
+    # Multiples of an irrational number are even between 0 and 1, and need no seed.
+    return np.asarray(codes + 0.6 * (np.arange(len(codes)) * irrational % 1.0 - 0.5))

@@ -6,7 +6,8 @@ from scipy.stats import kstwo
 
 from rnade.evaluation import MeanScore
 from rnade.report.calibration import BAND_LEVEL
-from rnade.report.findings import MOST_SHOWN, Findings
+from rnade.report.findings import MOST_SHOWN, Findings, TableFindings
+from rnade.report.kinds import with_missing
 from rnade.report.words import decimals_for, fixed, listed, number, percent, plural, quoted, times
 
 # More columns left out than this are counted, not named.
@@ -24,6 +25,7 @@ def sentences(found: Findings) -> dict[str, str]:
         "correlation": _correlation(found),
         "oddness": _oddness(found),
         "gains": _gains(found),
+        "missing": _missing(found) if isinstance(found, TableFindings) else "",
     }
     return {section: sentence for section, sentence in said.items() if sentence}
 
@@ -106,8 +108,8 @@ def _calibration(found: Findings) -> str:
     else:
         share = f"{inside} of {n} columns {'is' if inside == 1 else 'are'} calibrated"
     worst = max(columns, key=lambda column: column.distance)
-    # Of the largest difference over all columns, by Bonferroni.
-    chance = float(kstwo.ppf(1 - (1 - BAND_LEVEL) / n, n_judged))
+    # Of the largest difference over all columns, by Bonferroni; missing cells judge nothing.
+    chance = float(kstwo.ppf(1 - (1 - BAND_LEVEL) / n, int(worst.counts.sum())))
     return (
         f"{share} as far as {plural(n_judged, 'row')} can tell: predicted and observed"
         f" probabilities differ by up to {number(100 * worst.distance, 2)} points, in"
@@ -117,7 +119,10 @@ def _calibration(found: Findings) -> str:
 
 def _marginals(found: Findings) -> str:
     """Whether columns of samples look like real ones."""
-    worst = max(found.marginals, key=lambda column: column.distance)
+    seen = [column for column in found.marginals if not math.isnan(column.distance)]
+    if not seen:
+        return "No cell of this table is observed, so there is nothing to compare samples with."
+    worst = max(seen, key=lambda column: column.distance)
     off = [column.column for column in found.marginals if column.distance >= 0.05]
     if off:
         return f"Samples differ visibly from real rows in {listed(off)} (by 5 points or more)."
@@ -172,10 +177,30 @@ def _gains(found: Findings) -> str:
     best = max(found.gains, key=lambda gain: gain.gain)
     left = percent(math.exp(-max(best.gain, 0.0)))
     closest = f", and is closest to {quoted(best.closest)}" if best.closest else ""
+    if isinstance(found, TableFindings):
+        return (
+            f"{quoted(best.column)} gains the most from the other cells of its row:"
+            f" {number(best.gain)} nats, which makes its value {times(best.gain)} as likely"
+            f"{closest}."
+        )
     return (
         f"{quoted(best.column)} gains the most from other columns: {number(best.gain)} nats,"
         f" as if {left} of its spread were left once they are known{closest}."
     )
+
+
+def _missing(found: TableFindings) -> str:
+    """How many cells are missing, and where the most."""
+    gaps = with_missing(found.columns)
+    if not gaps:
+        return "No cell of this table is missing."
+    share = sum(column.missing for column in found.columns) / len(found.columns)
+    most = [f"{quoted(column.column)} ({percent(column.missing)})" for column in gaps[:3]]
+    where = f"{len(gaps)} of {len(found.columns)} columns have missing cells"
+    if len(gaps) == 1:
+        where = f"1 of {plural(len(found.columns), 'column')} has missing cells"
+    lead = ", the most of them" if len(gaps) > 3 else ""
+    return f"{percent(share)} of all cells are missing; {where}{lead}: {', '.join(most)}."
 
 
 def facts(found: Findings) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rnade._version import __version__
-from rnade.report.asked import Asked, is_binary
+from rnade.report.asked import Asked, is_binary, sampled_values
 from rnade.report.calibration import LEAST_JUDGED, ColumnCalibration, calibrations
 from rnade.report.cautions import look_for_cautions
 from rnade.report.dependence import Gain, gains
@@ -24,6 +24,13 @@ from rnade.report.resemblance import (
     pairs,
 )
 from rnade.report.sentences import sentences
+from rnade.report.tables import (
+    MOST_CORRELATED,
+    N_POINTS,
+    gains_given_others,
+    gains_of_kinds,
+    study_table,
+)
 from rnade.report.words import plural
 from rnade.typing import Array
 
@@ -31,10 +38,6 @@ from rnade.typing import Array
 # known within 0.01. Tables of more than 200 columns take fewer, so that their cost grows with the
 # columns alone.
 N_SAMPLED, FEWEST_SAMPLED, SAMPLED_CELLS = 20_000, 1000, 4_000_000
-# Every pair of so many columns is correlated; of wider tables, those that gain the most.
-MOST_CORRELATED = 300
-# Points in each cell of the matrix of pairs.
-N_POINTS = 700
 
 
 def study(
@@ -71,14 +74,27 @@ def study(
     Findings
     """
     asked = Asked.of(estimator, X, random_state)
+    n_sampled = max(FEWEST_SAMPLED, min(N_SAMPLED, SAMPLED_CELLS // len(asked.names)))
+    if asked.mixed:
+        scores = np.asarray(estimator.score_samples(asked.given()))
+        kinds = study_table(
+            asked,
+            scores,
+            source=source,
+            places=places,
+            dropped_rows=dropped_rows,
+            n_sampled=n_sampled,
+            random_state=random_state,
+        )
+        kinds = replace(kinds, cautions=look_for_cautions(asked, scores, kinds))
+        return replace(kinds, sentences=sentences(kinds))
     rows, names, every = asked.rows, asked.names, range(len(asked.names))
     fitted = describe(asked)
     absent: list[str] = []
     terms, scores = asked.scored()
     references = _references(asked, absent)
     gained = _gained(asked, terms, references)
-    n_sampled = max(FEWEST_SAMPLED, min(N_SAMPLED, SAMPLED_CELLS // len(names)))
-    sampled = estimator.sample(n_sampled, random_state=random_state)
+    sampled = sampled_values(estimator, n_sampled, random_state)
     found_marginals = marginals(asked, sampled, every)
     # Pairs are looked for among the columns where there is the most to see: all of them would take
     # the square of the columns.
@@ -138,6 +154,8 @@ def gains_of(estimator: Any, X: Any, *, random_state: int = 0) -> list[Gain]:
         Of the split for columns by themselves.
     """
     asked = Asked.of(estimator, X, random_state)
+    if asked.mixed:
+        return gains_of_kinds(asked, gains_given_others(asked), {})
     terms, _ = asked.scored()
     if terms is None:
         raise ValueError(f"{type(estimator).__name__} has no log_conditionals to compare.")

@@ -1,0 +1,190 @@
+"""Single cells of rows of any kind: how likely each is given the others, and what was expected."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr
+from torch import Generator
+
+from rnade.columns.partition import CODE, WITHIN
+from rnade.report.asked import Asked
+from rnade.report.kinds import cell_value, is_discrete, kind_of, levels_of
+from rnade.typing import Array
+
+# The interval of a number or a date that the model gives 90 %.
+ENDS = (0.05, 0.95)
+_MOST_REASONS = 3
+# Fewer nats than this are no reason; a number inside the interval needs more (see `oddness`).
+_LEAST_SURPRISE, _LEAST_WITHIN = 1.0, 3.0
+# Draws from each cell's distribution, to know what log densities are usual there.
+_DRAWS = 64
+
+
+@dataclass(frozen=True)
+class CellReason:
+    """A cell that makes its row odd, with what the model expected given the row's other cells.
+
+    Attributes
+    ----------
+    column : str
+    kind : {"real", "integer", "category", "ordered category", "date", "indicator"}
+    value : float or str
+        A number; a level or a date as text.
+    surprise : float
+        Nats by which the value is less likely than values usually are there.
+    probability : float or None
+        Of the value, where values have a probability; None of densities.
+    known : bool
+        False for a level that was not in the table that was fitted.
+    likeliest : str or None
+        The likeliest level; None of numbers and dates.
+    likeliest_probability : float or None
+    low, high : float, str or None
+        The interval of a number or a date that the model gave 90 %; None of levels.
+    within : bool
+        Whether the value lies inside it all the same, where few values do.
+    """
+
+    column: str
+    kind: str
+    value: float | str
+    surprise: float
+    probability: float | None
+    known: bool
+    likeliest: str | None
+    likeliest_probability: float | None
+    low: float | str | None
+    high: float | str | None
+    within: bool
+
+
+def explain_cells(asked: Asked, rows: NDArray[np.int64]) -> list[list[CellReason]]:
+    """The cells of some rows that are odd given the other cells, the most surprising first.
+
+    Parameters
+    ----------
+    asked : Asked
+        With a model of a table of any kind.
+    rows : array of int, shape (n,)
+    """
+    X = asked.X[rows]
+    generator = Generator().manual_seed(0)
+    surprise = np.full(X.shape, -np.inf)
+    for d in range(X.shape[1]):
+        seen = ~np.isnan(X[:, d])
+        if seen.any():
+            usual = _usual_log_prob(asked, X[seen], d, generator)
+            own = asked.estimator.column_density(X[seen], d).log_prob(X[seen, d])
+            surprise[seen, d] = usual - own
+    found = []
+    for i, (row, odd) in enumerate(zip(rows, surprise, strict=True)):
+        columns = [d for d in np.argsort(-odd, kind="stable") if odd[d] >= _LEAST_SURPRISE]
+        told: list[CellReason] = []
+        for d in columns:
+            if len(told) == _MOST_REASONS:
+                break
+            cell = _reason(asked, X[i : i + 1], int(row), int(d), float(odd[d]))
+            if odd[d] >= (_LEAST_WITHIN if cell.within else _LEAST_SURPRISE):
+                told.append(cell)
+        found.append(sorted(told, key=lambda cell: cell.within))
+    return found
+
+
+def _usual_log_prob(asked: Asked, X: Array, d: int, generator: Generator) -> Array:
+    """Mean log density of values drawn from each row's distribution of column d."""
+    if asked.columns[d].levels is not None:
+        return np.asarray(-entr(asked.estimator.column_density(X, d).probabilities()).sum(axis=1))
+    density = asked.estimator.column_density(np.repeat(X, _DRAWS, axis=0), d)
+    of_draws = density.log_prob(density.sample(generator))
+    return np.asarray(of_draws.reshape(len(X), _DRAWS).mean(axis=1))
+
+
+def _reason(asked: Asked, X: Array, row: int, d: int, surprise: float) -> CellReason:
+    column, x = asked.columns[d], float(X[0, d])
+    density = asked.estimator.column_density(X, d)
+    has_probability = is_discrete(column) or x in column.atoms
+    probability = float(np.exp(density.log_prob(X[:, d])[0])) if has_probability else None
+    if column.levels is not None:
+        shares = density.probabilities()[0]
+        best = int(shares.argmax())
+        known = 0 <= x < len(column.levels)
+        value = cell_value(column, x) if known else asked.level(row, d)
+        # The likeliest level is what was expected, and so within it.
+        likeliest = levels_of(column)[best], float(shares[best])
+        is_best = known and int(x) == best
+        return CellReason(
+            column.name,
+            kind_of(column),
+            value,
+            surprise,
+            probability,
+            known,
+            *likeliest,
+            low=None,
+            high=None,
+            within=is_best,
+        )
+    low, high = (float(density.quantile(q)[0]) for q in ENDS)
+    told = [cell_value(column, end) for end in (low, high)]
+    return CellReason(
+        column.name,
+        kind_of(column),
+        cell_value(column, x),
+        surprise,
+        probability,
+        known=True,
+        likeliest=None,
+        likeliest_probability=None,
+        low=told[0],
+        high=told[1],
+        within=low <= x <= high,
+    )
+
+
+def given_others(asked: Asked, rows: NDArray[np.int64]) -> Array:
+    """Log density of each cell given all other observed cells of its row; NaN where missing.
+
+    Parameters
+    ----------
+    asked : Asked
+    rows : array of int, shape (n,)
+
+    Returns
+    -------
+    array of shape (n, D)
+    """
+    X = asked.X[rows]
+    found = np.full(X.shape, np.nan)
+    for d in range(X.shape[1]):
+        seen = ~np.isnan(X[:, d])
+        if seen.any():
+            found[seen, d] = asked.estimator.column_density(X[seen], d).log_prob(X[seen, d])
+    return found
+
+
+def alone(asked: Asked, rows: NDArray[np.int64]) -> Array:
+    """Log density of each cell by its column alone; NaN where missing.
+
+    The columns are as they were in the rows that the model learned from, cut into the model's own
+    cells, each with its share of those rows: what the model would say if it knew of no other cell.
+
+    Parameters
+    ----------
+    asked : Asked
+    rows : array of int, shape (n,)
+
+    Returns
+    -------
+    array of shape (n, D)
+    """
+    X = asked.X[rows]
+    found = np.full(X.shape, np.nan)
+    for d, column in enumerate(asked.estimator.module_.columns):
+        seen = ~np.isnan(X[:, d])
+        cells = column.encode(X[seen, d])
+        code, within = cells[:, CODE].astype(np.int64), cells[:, WITHIN]
+        # What is outside of all cells has a density of its own.
+        inside = column.log_inside + np.log(column.shares[np.maximum(code, 0)]) + within
+        found[seen, d] = np.where(code >= 0, inside, within)
+    return found
