@@ -206,7 +206,14 @@ def fitted_estimator(shape: Shape, device: str) -> Any:
     from rnade import RNADE
 
     rows = np.random.default_rng(0).normal(size=(2000, shape.D))
-    model = RNADE(n_hidden=shape.H, n_components=shape.K, ensemble=None, epochs=1, device=device)
+    model = RNADE(
+        n_hidden=shape.H,
+        n_components=shape.K,
+        ensemble=None,
+        epochs=1,
+        device=device,
+        columns="real",
+    )
     return model.set_params(random_state=0).fit(rows)
 
 

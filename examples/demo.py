@@ -121,7 +121,9 @@ def patches_of_a_photograph(folder: Path) -> dict[str, object]:
         f" learn from, {len(test):,} from the right half to be scored."
     )
     # One model is enough where there are many rows.
-    model = RNADE(n_hidden=100, ensemble=None, epochs=30, random_state=0, verbose=1).fit(train)
+    model = RNADE(
+        n_hidden=100, ensemble=None, epochs=30, random_state=0, verbose=1, columns="real"
+    ).fit(train)
     scores = {name: score(test) for name, score in peers(train).items()}
     scores["RNADE"] = model.score_samples(test)
     rows = show_scores("Log-likelihood of unseen patches", scores)
@@ -149,7 +151,7 @@ def odd_rows(folder: Path) -> dict[str, object]:
         f"Learning what {len(train)} benign tumours look like ({X.shape[1]} measurements each),"
         f" then scoring {len(test)} other benign and {len(malignant)} malignant ones."
     )
-    model = RNADE(random_state=0, verbose=1).fit(train)
+    model = RNADE(random_state=0, verbose=1, columns="real").fit(train)
     models = {
         name: lambda frame, score=score: score(frame.to_numpy())
         for name, score in peers(train.to_numpy()).items()

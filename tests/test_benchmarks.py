@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from scipy import stats
@@ -16,7 +17,15 @@ from scipy import stats
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import common_values, measure, products, record, table1_page, tables  # noqa: E402
+from benchmarks import (  # noqa: E402
+    common_values,
+    measure,
+    mixed,
+    products,
+    record,
+    table1_page,
+    tables,
+)
 from benchmarks.measure import Timing  # noqa: E402
 from benchmarks.providers import Shape  # noqa: E402
 
@@ -189,3 +198,42 @@ def test_the_page_of_table1_is_that_of_its_records():
     assert table1_page.with_blocks(page) == page
     for name in table1_page.BLOCKS:
         assert f"<!-- {name} -->" in page
+
+
+def test_figures_of_mixed_tables_come_from_their_records():
+    """No figure is typed by hand: python -m benchmarks.mixed writes them."""
+    records = mixed.stored(mixed.RESULTS / "records.jsonl")
+    page = (mixed.RESULTS / "table.md").read_text()
+    assert mixed.PLACE.search(mixed.DOCS.read_text())[0].split("-->\n", 1)[1].startswith(page)
+    for table in mixed.TABLES:
+        line = next(row for row in page.splitlines() if row.startswith(f"| {table} |"))
+        for device in {r["settings"]["device"] for r in records}:
+            own = [r for r in records if r["table"] == table and r["settings"]["device"] == device]
+            assert sorted(r["fold"] for r in own) == [0, 1]
+            mean = sum(r["log_likelihood"] for r in own) / 2
+            assert f"{mean:.2f} ({max(r['fit_seconds'] for r in own):.0f} s)" in line
+
+
+def test_peers_of_mixed_tables_are_read_from_their_page(tmp_path):
+    page = """# Mean of folds 0 and 1
+
+### Log-likelihood of cells
+
+| table | folds | margins | trees |
+|---|---|---:|---:|
+| pbc | 0,1 | -28.82 | **-27.91** |
+
+### Other
+"""
+    (tmp_path / "README.md").write_text(page)
+    found = dict(mixed.peers(tmp_path, "Mean of folds 0 and 1"))
+    assert found == {"pbc": {"margins": "-28.82", "trees": "**-27.91**"}}
+
+
+def test_log_densities_of_real_columns_are_standardised():
+    train = pa.table({"x": [1.0, 3.0, 5.0], "k": [1, 2, 3]})
+    test = pa.table({"x": [2.0, None, 0.0], "k": [1, 2, 3]})
+    real = {"name": "x", "kind": "zero-inflated", "atoms": [0]}
+    columns = [real, {"name": "k", "kind": "integer"}]
+    found = mixed.standardised(train, test, {"columns": columns})
+    np.testing.assert_allclose(found, [np.log(np.std([1, 3, 5])), 0, 0])
