@@ -25,6 +25,8 @@ class TypedFile:
 
     has_header = True
     index = None
+    decimal = "."
+    separator = ","
     notes: Sequence[str] = ()
 
     def __init__(self, kind: str, data: bytes, source: str) -> None:
@@ -45,6 +47,10 @@ class TypedFile:
     def place(self, record: int) -> str:
         """Say which row of the file a record, counted from 0, is."""
         return f"row {record + 1}"
+
+    def written(self) -> pa.Table:
+        """Give all columns as the file has them."""
+        return self._table
 
     def columns(
         self, wanted: Sequence[str], decimal: str | None, na: Sequence[str] = ()
