@@ -197,14 +197,25 @@ class AnyOrderModule(AbstractTrainable):
         -------
         Tensor of shape (M, B, P_d)
         """
+        return self.head(self.hidden(cells, given), d)
+
+    def hidden(self, cells: Tensor, given: Tensor) -> Tensor:
+        """Last hidden units given any cells, (M, B, H): with `head` the outputs for any column."""
+        return self._hidden(self._told(cells, given), None)
+
+    def head(self, h: Tensor, d: int) -> Tensor:
+        """Outputs for one column, (M, B, P_d), from the last hidden units."""
+        at = self.layout.outputs_of(d)
+        return torch.baddbmm(self.b[..., at], h, self.V[..., at])
+
+    def _told(self, cells: Tensor, given: Tensor) -> Tensor:
+        """What enters the residual layers once some cells are given, (M, B, H)."""
         cells = cells if cells.ndim == 4 else cells.expand(self.n_models, *cells.shape)
         given = given if given.ndim == 3 else given.expand(self.n_models, *given.shape)
-        s = torch.baddbmm(self.c, self._inputs(cells, given), self.W)
-        return self._outputs_of(s, d)
+        return torch.baddbmm(self.c, self._inputs(cells, given), self.W)
 
     def _outputs_of(self, s: Tensor, d: int) -> Tensor:
-        at = self.layout.outputs_of(d)
-        return torch.baddbmm(self.b[..., at], self._hidden(s, None), self.V[..., at])
+        return self.head(self._hidden(s, None), d)
 
     def walk(self, order: Sequence[int], n: int) -> "Walk":
         """Begin to go along an order of the columns with n rows, none of whose cells is known."""
@@ -268,7 +279,38 @@ class Walk:
         cells : Tensor of shape (n, 4)
         seen : bool Tensor of shape (n,)
         """
-        module, d = self.module, self.order[self.at]
+        self.s = self.s + self._step(self.order[self.at], cells, seen)
+
+    def know(self, cells: Tensor, given: Tensor) -> None:
+        """Begin anew with some cells known.
+
+        Parameters
+        ----------
+        cells : Tensor of shape (n, D, 4)
+        given : bool Tensor of shape (n, D)
+        """
+        self.s = self.module._told(cells, given)
+
+    def outputs(self, d: int, rows: Tensor) -> Tensor:
+        """Outputs for any column of some rows, (M, len(rows), P_d)."""
+        return self.module._outputs_of(self.s[:, rows], d)
+
+    def tell_of(self, d: int, rows: Tensor, cells: Tensor, *, forget: bool = False) -> None:
+        """Say what any column of some rows holds, or take back what was said of it.
+
+        Parameters
+        ----------
+        d : int
+        rows : int64 Tensor of shape (k,)
+        cells : Tensor of shape (k, 4)
+        forget : bool
+        """
+        step = self._step(d, cells, torch.ones(len(rows), dtype=torch.bool, device=cells.device))
+        self.s[:, rows] += -step if forget else step
+
+    def _step(self, d: int, cells: Tensor, seen: Tensor) -> Tensor:
+        """What a column adds to what enters the residual layers, (M, n, H)."""
+        module = self.module
         W, code = module.W, cells[:, CODE].long()
         known = (code >= 0) & seen
         step = W[:, self._first[d] + code.clamp_min(0)] * known[:, None]
@@ -276,7 +318,7 @@ class Walk:
         if d in self._place:
             t = cells[:, POSITION].clamp(-FARTHEST, FARTHEST) * seen
             step = step + W[:, self._n_cells + self._place[d], None] * t[:, None]
-        self.s = self.s + step
+        return step
 
 
 def _kept(bits: Tensor, like: Tensor, layer: int, rate: float) -> Tensor:

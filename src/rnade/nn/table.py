@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rnade.chunks import rows_at_a_time
-from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells, Measure
+from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells
 from rnade.nn.any_order import AnyOrderModule
 from rnade.nn.column_density import ColumnDensity
 from rnade.nn.ensemble import log_average
@@ -157,48 +157,6 @@ class TableDensity(nn.Module):
     @property
     def _components(self) -> int:
         return self.networks.n_components
-
-    def impute(self, X: Array, how: str, generator: Generator) -> Array:
-        """Fill missing cells, each from its distribution given what is observed of its row.
-
-        Parameters
-        ----------
-        X : array of shape (B, D)
-            NaN where a cell is missing.
-        how : {"mean", "median", "likeliest", "draw"}
-            Means of numbers; medians of numbers and of levels by their order; the likeliest level
-            and the median of numbers. Columns of levels have their likeliest level with "mean"
-            too. "draw" fills a row's cells one after the other in a random order, each given
-            those before it: a draw of all of them together.
-        generator : torch.Generator
-            On the CPU.
-
-        Returns
-        -------
-        array of shape (B, D)
-        """
-        filled, missing = X.copy(), np.isnan(X)
-        order = torch.randperm(self.n_dimensions, generator=generator).tolist()
-        for d in order:
-            rows = np.flatnonzero(missing[:, d])
-            size = self._rows_at_a_time()
-            for start in range(0, len(rows), size):
-                at = rows[start : start + size]
-                # Only draws are given to one another: other fillings are of each cell alone.
-                known = self.cells(filled[at] if how == "draw" else X[at])
-                with torch.no_grad():
-                    density = self.column(d, known, known[..., -1] > 0)
-                filled[at, d] = self._filling(density, how, generator)
-        return filled
-
-    @staticmethod
-    def _filling(density: ColumnDensity, how: str, generator: Generator) -> Array:
-        if how == "draw":
-            return density.sample(generator)
-        levels = density.column.measure == Measure.LEVEL
-        if levels and how != "median":
-            return density.mode()
-        return density.mean() if how == "mean" else density.quantile(0.5)
 
     # ---------------------------------------------------------------- draws
 
