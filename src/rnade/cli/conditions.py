@@ -99,11 +99,14 @@ def write_question(question: Question) -> str:
 
 def write_condition(condition: Condition) -> str:
     """Write a condition as text that `parse_conditions` reads."""
-    value = condition.value
+    return f"{_quoted(condition.column)}={write_value(condition.value)}"
+
+
+def write_value(value: str | Interval) -> str:
+    """Write a value or an interval as it stands in a condition."""
     if isinstance(value, Interval):
-        ends = ("" if end is None else _quoted(end) for end in (value.low, value.high))
-        return f"{_quoted(condition.column)}={'..'.join(ends)}"
-    return f"{_quoted(condition.column)}={_quoted(value)}"
+        return "..".join("" if end is None else _quoted(end) for end in (value.low, value.high))
+    return _quoted(value)
 
 
 def _quoted(text: str) -> str:

@@ -3,11 +3,13 @@
 import datetime as dt
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from rnade.cli.conditions import Condition, Interval
+from rnade.cli.conditions import Condition, Interval, write_value
 
 if TYPE_CHECKING:
     from rnade.columns import Column
@@ -16,21 +18,39 @@ if TYPE_CHECKING:
 MOST_NAMES = 12
 
 
+def prepared(estimator: Any) -> Any:
+    """Give a model that answers questions, in tables of pyarrow; or say why it cannot.
+
+    Whatever frame was fitted: the command line takes no other library.
+    """
+    if not hasattr(estimator, "conditional"):
+        raise ValueError(
+            f"{type(estimator).__name__} models do not answer questions about some columns given"
+            " others. Fit one that does with --model rnade."
+        )
+    schema = estimator._asked_schema
+    estimator.schema_ = schema if schema.frame == "array" else replace(schema, frame="pyarrow")
+    return estimator
+
+
+def nothing_known(column: str, estimator: Any) -> Any:
+    """Give a table of one row that tells nothing, for questions about a column without others."""
+    import pyarrow as pa
+
+    schema = estimator.schema_
+    names = map(str, schema.inputs) if schema.frame == "array" else [column]
+    return pa.table({name: pa.nulls(1) for name in names})
+
+
 def find_column(name: str, estimator: Any) -> "Column":
     """Give a column of a model by its name, or say which there are.
 
     Those of a model that was fitted without names are called x1, x2, ...
     """
-    from rnade.columns.column import Column
-    from rnade.columns.names import column_names
-
-    schema = getattr(estimator, "schema_", None)
+    schema = estimator.schema_
     left_out = dict((getattr(estimator, "origin_", None) or {}).get("left_out", {}))
-    if schema is None:
-        columns = {known: Column(known, "real") for known in column_names(estimator)}
-    else:
-        columns = {column.name: column for column in schema.columns}
-        left_out |= schema.left_out | {c.name: "constant" for c in schema.constants}
+    left_out |= schema.left_out | {c.name: "constant" for c in schema.constants}
+    columns: dict[str, Column] = {column.name: column for column in schema.columns}
     if name in columns:
         return columns[name]
     if name in left_out:
@@ -65,6 +85,19 @@ def values_of(conditions: Iterable[Condition], estimator: Any) -> dict[str, Any]
     return found
 
 
+@contextmanager
+def errors_as_typed(conditions: Iterable[Condition], given: Mapping[str, Any]) -> Iterator[None]:
+    """Within it, what an estimator raises tells intervals as they were typed, and no rows."""
+    try:
+        yield
+    except ValueError as error:
+        text = str(error).replace(" in row 0", "")
+        for condition in conditions:
+            value = write_value(condition.value)
+            text = text.replace(repr(given[condition.column]), value)
+        raise ValueError(text) from error
+
+
 def read_value(word: str, column: "Column") -> Any:
     """Give the value that a word stands for in a column.
 
@@ -81,15 +114,19 @@ def read_value(word: str, column: "Column") -> Any:
 
 
 def _interval(interval: Interval, column: "Column") -> tuple[Any, Any]:
-    if column.levels is not None:
+    if column.levels is not None and not column.ordered:
         raise ValueError(
-            f"Column {column.name!r} holds levels, which have no intervals: give one of"
-            f" {_listed(column.levels)}. A level with .. in it stands in quotes."
+            f"The levels of column {column.name!r} have no order, so that there are no intervals"
+            f" of them: give one of {_listed(column.levels)}. A level with .. in it stands in"
+            " quotes."
         )
     low, high = (
         None if end is None else read_value(end, column) for end in (interval.low, interval.high)
     )
-    if low is not None and high is not None and low > high:
+    ends: list[Any] = [low, high]
+    if column.levels is not None:
+        ends = [None if end is None else column.levels.index(end) for end in ends]
+    if None not in ends and ends[0] > ends[1]:
         raise ValueError(
             f"The interval {interval.low}..{interval.high} of column {column.name!r} ends below"
             " where it begins; swap its ends."

@@ -1,7 +1,7 @@
 """Tables from CSV, Parquet and Arrow files, of numbers or of any type, and back into them."""
 
 from rnade.tables.choice import listed
-from rnade.tables.filling import Filling, filled_table, filled_text
+from rnade.tables.filling import filled_table, filled_text
 from rnade.tables.frame import Frame, read_frame
 from rnade.tables.reading import as_marks, read_table
 from rnade.tables.table import NOT_CHOSEN, Table
@@ -9,7 +9,6 @@ from rnade.tables.writing import check_destination, rows_of, table_format, write
 
 __all__ = [
     "NOT_CHOSEN",
-    "Filling",
     "Frame",
     "Table",
     "as_marks",
