@@ -339,6 +339,22 @@ def test_filled_cells_look_like_those_beside_them(rnade, folder):
     assert read_frame("again.csv", ["pay", "ok"])[0].cells.to_pylist()[60:] == filled[60:]
 
 
+def test_names_that_a_header_leaves_out_stay_so(rnade, folder):
+    text = (folder / "t.csv").read_text()
+    (folder / "e.csv").write_text(text.replace("code,", ",", 1))
+    done(rnade("fit", "e.csv", "-q", *TINY))
+    assert done(rnade("impute", "e.rnade", "e.csv")).startswith(f",{','.join(NAMES)},note\n00000,")
+    header = done(rnade("impute", "e.rnade", "e.csv", "--draws", 1)).splitlines()[0]
+    assert header == f"draw,,{','.join(NAMES)},note"
+
+
+def test_impute_reads_standard_input(rnade, folder, monkeypatch):
+    expected = done(rnade("impute", "m.rnade", "t.csv"))
+    source = io.TextIOWrapper(io.BytesIO((folder / "t.csv").read_bytes()))
+    monkeypatch.setattr("sys.stdin", source)
+    assert done(rnade("impute", "m.rnade", "-")) == expected
+
+
 def test_dates_of_a_column_are_of_one_form(rnade, folder):
     lines = [f"{1 + i % 28}.{1 + i % 12}.2020,{i % 5}" for i in range(60)]
     (folder / "e.csv").write_text("\n".join(["day,n", *lines, ",3"]))
@@ -590,7 +606,7 @@ def test_sample_as_json(rnade, folder):
 
 GIVEN_ERRORS = {
     "citty=Rome": "The model has no column 'citty'; did you mean 'city'? It has 'city', 'rings',",
-    "income=3": "The model has no column 'income'; it has 'city', 'rings', 'rain', 'day', 'at', 'ok',",
+    "income=3": "The model has no column 'income'; it has 'city', 'rings', 'rain', 'day', 'at',",
     "code=3": "Column 'code' is not in the model: looks like row numbers (0 to 119, each once).",
     "city=Roma": "Column 'city' has no level 'Roma'; did you mean 'Rome'? It has 'Bonn', 'Oslo',",
     "rings=2.5": "Column 'rings' holds whole numbers, such as 40; got '2.5'.",

@@ -48,6 +48,8 @@ class DelimitedText:
     ----------
     names : list of str
         Of all columns; ``x1``, ``x2``, ... where the file gives none.
+    titles : list of str
+        The same as the file has them: empty where a header leaves a name out.
     has_header : bool
     index : str or None
         Name of the first column, if the file names the others and not this one.
@@ -84,6 +86,7 @@ class DelimitedText:
         if header is None and not in_first and in_comment and _are_names(in_comment[0], rows[0]):
             self.has_header, given = True, in_comment[0]
         self.names = [name or f"x{d}" for d, name in enumerate(given, start=1)]
+        self.titles = list(given) if self.has_header else self.names
         self.index = self.names[0] if self.has_header and not given[0] else None
         self.separator = separator
         self._first_rows = rows[1:] if in_first else rows

@@ -86,7 +86,7 @@ def filled_text(
         elif pa.types.is_boolean(typed.type):
             words = _in_use(values, raw, typed, words)
         table = table.set_column(d, name, pc.if_else(at, words, raw))
-    return table, rewritten
+    return table.rename_columns(frame.titles), rewritten
 
 
 def _words(values: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:

@@ -72,6 +72,11 @@ class Frame:
         return self._file.written()
 
     @property
+    def titles(self) -> list[str]:
+        """Names of all columns as the file has them, empty where a header leaves one out."""
+        return self._file.titles
+
+    @property
     def is_text(self) -> bool:
         """Whether it is a CSV file, whose columns have no types."""
         return isinstance(self._file, DelimitedText)

@@ -43,6 +43,7 @@ class TypedFile:
         if self._table.num_rows == 0:
             raise TableError(f"{source} has columns but no rows.")
         self.names: list[str] = self._table.column_names
+        self.titles = self.names
 
     def place(self, record: int) -> str:
         """Say which row of the file a record, counted from 0, is."""
