@@ -101,7 +101,7 @@ def _options(
         bool, typer.Option("--debug", help="Show the traceback of an error (or RNADE_DEBUG=1).")
     ] = False,
 ) -> None:
-    """Exact densities for tables: fit a model, score rows (outliers), draw new ones."""
+    """Exact densities for tables: score rows, draw new ones, fill missing cells, ask questions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
