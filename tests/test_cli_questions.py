@@ -236,6 +236,7 @@ def test_words_are_values_of_their_columns(name, word, value):
         ("rings", "2.5", "Column 'rings' holds whole numbers, such as 40; got '2.5'."),
         ("rings", "inf", "Column 'rings' holds whole numbers, such as 40; got 'inf'."),
         ("rain", "much", "Column 'rain' holds numbers, such as 12.5; got 'much'."),
+        ("rain", "inf", "Column 'rain' holds numbers, such as 12.5; got 'inf'."),
         ("rain", "nan", "Column 'rain' holds numbers, such as 12.5; got 'nan'."),
         ("day", "31.12.2020", "Column 'day' holds dates, such as 2020-12-31; got '31.12.2020'."),
         ("day", "2020-02-29 10:00", "such as 2020-12-31; got '2020-02-29 10:00'."),

@@ -28,6 +28,11 @@ def prepared(estimator: Any) -> Any:
             f"{type(estimator).__name__} models do not answer questions about some columns given"
             " others. Fit one that does with --model rnade."
         )
+    if not estimator._mixed and estimator.questions_ is None:
+        raise ValueError(
+            "This model has no networks that answer questions about some columns given others. Fit"
+            " it again without --no-questions, --no-ensemble and --recipe paper."
+        )
     schema = estimator._asked_schema
     estimator.schema_ = schema if schema.frame == "array" else replace(schema, frame="pyarrow")
     return estimator
