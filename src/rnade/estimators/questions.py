@@ -30,7 +30,7 @@ from rnade.nn.table import TableDensity
 from rnade.typing import Array
 
 IMPUTATIONS = ("mean", "median", "likeliest", "draw")
-_NO_NETWORKS = (
+NO_NETWORKS = (
     "This model was fitted without the networks that answer questions about some columns given"
     " others. Fit it again with questions=True, recipe='modern' and ensemble='auto' (their"
     " defaults)."
@@ -58,11 +58,16 @@ class QuestionsMixin:
     def _answering(self) -> TableDensity:
         """The networks that predict any column from any others, or an error that says why not."""
         check_is_fitted(self)
-        networks = self.module_ if self._mixed else self.questions_
+        networks: TableDensity | None = self.module_ if self._mixed else self.questions_
         if networks is None:
-            raise ValueError(_NO_NETWORKS)
-        found: TableDensity = networks
-        return found
+            raise ValueError(NO_NETWORKS)
+        return networks
+
+    @property
+    def answers_questions(self) -> bool:
+        """Whether the fitted model can be asked about some columns given others."""
+        check_is_fitted(self)
+        return self._mixed or self.questions_ is not None
 
     @property
     def _drawing(self) -> TableDensity:
@@ -275,8 +280,9 @@ class QuestionsMixin:
         """
         from rnade.estimators.predictor import make_predictor
 
+        if not self.answers_questions:
+            raise ValueError(NO_NETWORKS)
         d = find_column(self._asked_schema, column)
-        assert self._answering is not None
         return make_predictor(self, self._asked_schema.columns[d])
 
 
