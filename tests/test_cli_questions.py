@@ -491,6 +491,42 @@ def test_impute_of_a_model_without_names(rnade, folder):
     assert all(cell for row in cells_of(out) for cell in row)
 
 
+PLAIN = ["--n-hidden", "4", "--n-components", "3", "--epochs", "2", "--batches-per-epoch", "2"]
+
+
+@pytest.mark.parametrize("more", [[], ["--kind", "real"]])
+def test_tables_of_real_columns_are_asked_too(rnade, folder, more):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=120)
+    write_table({"a": a, "b": a + rng.normal(size=120)}, "e.csv")
+    done(rnade("fit", "e.csv", "-q", *more, *PLAIN, "--random-state", "0"))
+    model = load("e.rnade")
+    (folder / "few.csv").write_text("id,b,a\n07,,0.50\n08,1.5,\n")
+    rows = cells_of(done(rnade("impute", "e.rnade", "few.csv")))
+    assert rows[0] == ["id", "b", "a"]
+    assert [rows[1][0], rows[1][2], *rows[2][:2]] == ["07", "0.50", "08", "1.5"]
+    b, a = float(rows[1][1]), float(rows[2][2])
+    assert b == pytest.approx(model.conditional("b", {"a": 0.5}).mean()[0])
+    assert a == pytest.approx(model.conditional("a", {"b": 1.5}).mean()[0])
+    found = json.loads(done(rnade("ask", "e.rnade", "b | a=0.5", "--json")))
+    assert found["mean"] == pytest.approx(b)
+    drawn = cells_of(done(rnade("sample", "e.rnade", "-n", 5, "--given", "a=0.5..0.75")))
+    assert drawn[0] == ["a", "b"]
+    assert all(0.5 <= float(row[0]) <= 0.75 for row in drawn[1:])
+
+
+@pytest.mark.parametrize("without", ["--no-questions", "--no-ensemble"])
+def test_models_without_networks_for_questions_say_so(rnade, folder, without):
+    rng = np.random.default_rng(0)
+    write_table({"a": rng.normal(size=60), "b": rng.normal(size=60)}, "e.csv")
+    done(rnade("fit", "e.csv", "-q", without, *PLAIN))
+    assert error(rnade("ask", "e.rnade", "a")) == (
+        "This model has no networks that answer questions about some columns given others. Fit it"
+        " again without --no-questions, --no-ensemble and --recipe paper."
+    )
+    assert done(rnade("sample", "e.rnade"))
+
+
 IMPUTE_ERRORS = {
     "how": (["--how", "best"], "Invalid value for '--how'"),
     "draws of means": (
