@@ -336,6 +336,7 @@ def test_filled_cells_look_like_those_beside_them(rnade, folder):
         assert ok == str(filled[row]["ok"]).upper()
         assert [after[row + 1][i] for i in (0, 3)] == [before[row + 1][i] for i in (0, 3)]
     assert "," in after[61][1]
+    assert after[62][1] == "3,50"
     (folder / "again.csv").write_text(out)
     assert read_frame("again.csv", ["pay", "ok"])[0].cells.to_pylist()[60:] == filled[60:]
 
@@ -366,6 +367,14 @@ def test_dates_of_a_column_are_of_one_form(rnade, folder):
     assert found[:60] == [dt.date(2020, 1 + i % 12, 1 + i % 28) for i in range(60)]
     assert "rnade: dates of column 'day' are rewritten as 2020-12-31\n" in err
     assert [row[1] for row in cells_of(out)[1:]] == [*(str(i % 5) for i in range(60)), "3"]
+    # Those of this form, with a time or not, are left alone.
+    lines = [f"2020-{1 + i % 12:02}-{1 + i % 28:02}T0{i % 9}:30,{i % 5}" for i in range(60)]
+    (folder / "iso.csv").write_text("\n".join(["day,n", *lines, ",3"]))
+    done(rnade("fit", "iso.csv", "-q", *TINY))
+    code, out, err = rnade("impute", "iso.rnade", "iso.csv")
+    assert code == 0
+    assert out.splitlines()[1:-1] == lines
+    assert "rewritten" not in err
     # Without a missing date there is no need to.
     (folder / "few.csv").write_text("day,n\n31.1.2020,\n")
     assert done(rnade("impute", "e.rnade", "few.csv")).startswith("day,n\n31.1.2020,")
@@ -380,6 +389,29 @@ def test_impute_writes_types(rnade, folder, name):
     filled = load("m.rnade").impute(make_table())
     for column in NAMES:
         assert table[column].to_pylist() == filled[column].to_pylist()
+
+
+def test_columns_that_are_not_in_the_model_lose_nothing(rnade, folder):
+    columns = {
+        "number": [str(i) for i in range(60)],
+        "padded": [f"{i:03}" for i in range(60)],
+        "some": ["x", *map(str, range(59))],
+        "empty": [""] * 60,
+        "gaps": ["", *map(str, range(59))],
+    }
+    write_table({"n": [i % 5 for i in range(60)], **columns}, "e.csv")
+    done(rnade("fit", "e.csv", "-q", "--columns", "n", "--kind", "n=category", *TINY))
+    (folder / "few.csv").write_text((folder / "e.csv").read_text() + ",,,,,\n")
+    done(rnade("impute", "e.rnade", "few.csv", "-o", "f.parquet"))
+    found = pq.read_table("f.parquet").to_pydict()
+    assert found.pop("n")[-1] is not None
+    assert found == {
+        "number": [*range(60), None],
+        "padded": [*columns["padded"], None],
+        "some": [*columns["some"], None],
+        "empty": [None] * 61,
+        "gaps": [None, *range(59), None],
+    }
 
 
 def test_impute_keeps_the_types_of_a_file(rnade, folder):
