@@ -346,7 +346,7 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
 
     def _indicators(self) -> dict[int, int]:
         """For columns whose missing cells are modelled, the place of what tells them."""
-        columns = self._asked_schema.columns
+        columns = () if self.schema_ is None else self.schema_.columns
         places = {column.name: d for d, column in enumerate(columns)}
         told = {places[c.name]: c.indicates for c in columns if c.indicates}
         return {places[name]: d for d, name in told.items() if name in places}
