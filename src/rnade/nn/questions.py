@@ -49,7 +49,7 @@ def log_densities(table: TableDensity, X: Array, given: NDArray[np.bool_]) -> Te
         In float64, on the CPU.
     """
     parts, size = [], table._rows_at_a_time()
-    where = torch.as_tensor(np.ascontiguousarray(np.broadcast_to(given, X.shape)))
+    where = torch.as_tensor(np.array(np.broadcast_to(given, X.shape)))
     for x, first in zip(torch.split(table.cells(X), size), torch.split(where, size), strict=True):
         cells, seen, known = x[..., :N_FEATURES], x[..., -1] > 0, first.to(table.device)
         asked = seen & ~known
