@@ -291,19 +291,17 @@ class Walk:
         """
         self.s = self.module._told(cells, given)
 
-    def outputs(self, d: int, rows: Tensor | slice) -> Tensor:
-        """Outputs for any column of some rows, (M, k, P_d)."""
-        return self.module._outputs_of(self.s[:, rows], d)
+    def hidden(self, rows: Tensor | slice) -> Tensor:
+        """Last hidden units of some rows, (M, k, H): with the module's `head` any outputs."""
+        return self.module._hidden(self.s[:, rows], None)
 
-    def tell_of(
-        self, d: int, rows: Tensor | slice, cells: Tensor, *, forget: bool = False
-    ) -> None:
+    def tell_of(self, d: int, rows: Tensor, cells: Tensor, *, forget: bool = False) -> None:
         """Say what any column of some rows holds, or take back what was said of it.
 
         Parameters
         ----------
         d : int
-        rows : int64 Tensor of shape (k,), or slice
+        rows : int64 Tensor of shape (k,)
         cells : Tensor of shape (k, 4)
         forget : bool
         """

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -31,9 +32,8 @@ class ColumnDensity:
     """
 
     def __init__(self, column: ColumnCells, z: Tensor, n_components: int) -> None:
-        self.column, self._z = column, z
-        self._layout = Layout([column], n_components)
-        C, K = column.n_cells, self._layout.most_components
+        self.column, self._z, self._n_components = column, z, n_components
+        C, K = column.n_cells, n_components * column.has_smooth
         self.inside = math.exp(column.log_inside)
         shares = z[..., : C + K].softmax(-1)
         # Averages over the networks; components stay apart, as a mixture of all of them.
@@ -44,13 +44,17 @@ class ColumnDensity:
         clamped = log_scale.clamp(SMALLEST_LOG_SCALE, LARGEST_LOG_SCALE)
         self._scale = clamped.flatten(1).exp().numpy()
 
+    @cached_property
+    def _layout(self) -> Layout:
+        return Layout([self.column], self._n_components)
+
     def __len__(self) -> int:
         return self._z.shape[1]
 
     def take(self, rows: NDArray[np.int64]) -> "ColumnDensity":
         """The distributions of some rows, any of them also more than once."""
         index = torch.as_tensor(rows)
-        return ColumnDensity(self.column, self._z[:, index], self._layout.most_components)
+        return ColumnDensity(self.column, self._z[:, index], self._n_components)
 
     def log_prob(self, x: Array) -> Array:
         """Log density, or log probability, of one value for each row."""

@@ -90,46 +90,55 @@ def draw(table: TableDensity, X: Array, generator: Generator, *, complete: bool)
     """
     filled = X.copy()
     chosen = torch.randint(table.n_orders, (len(X),), generator=generator)
-    for r, order in table._all():
-        rows = (chosen == r).nonzero()[:, 0]
+    orders = table.orders.cpu()[chosen].numpy()
+    # Rows of one network go along their orders side by side, so that its layers see many at once.
+    network = chosen % table.networks.n_models
+    for m in range(table.networks.n_models):
+        rows = (network == m).nonzero()[:, 0]
         for at in torch.split(rows, table._rows_at_a_time()):
             if len(at):
-                places = at.numpy()
-                filled[places] = _drawn_along(table, r, order, X[places], generator, complete)
+                own = at.numpy()
+                filled[own] = _drawn_by(table, m, orders[own], X[own], generator, complete)
     return filled
 
 
-def _drawn_along(
+def _drawn_by(
     table: TableDensity,
-    r: int,
-    order: list[int],
+    m: int,
+    orders: NDArray[np.int64],
     X: Array,
     generator: Generator,
     complete: bool,
 ) -> Array:
+    """Draw missing cells by one network, each row along its own order."""
     filled, missing = X.copy(), np.isnan(X)
-    walk = table.network(r).walk(order, len(X))
-    x = table.cells(X)
+    module, x = table.network(m), table.cells(X)
+    walk = module.walk([], len(X))
     walk.know(x[..., :N_FEATURES], x[..., -1] > 0)
-    for d in order:
-        asked, indicator = missing[:, d], table.indicators.get(d)
-        if indicator is not None and complete:
-            # That a cell is missing is no longer so, and its value was never seen with it.
-            told = torch.as_tensor(np.flatnonzero(asked & ~missing[:, indicator]))
-            told = told.to(table.device)
-            walk.tell_of(indicator, told, x[told, indicator, :N_FEATURES], forget=True)
-        elif indicator is not None:
-            asked = asked & (filled[:, indicator] != 1)
+
+    def index(places: NDArray[np.int64]) -> Tensor:
+        return torch.as_tensor(places).to(table.device)
+
+    for column in orders.T:
+        asked = missing[np.arange(len(X)), column]
+        for d, indicator in table.indicators.items():
+            own = asked & (column == d)
+            if complete:
+                # That a cell is missing is no longer so, and its value was never seen with it.
+                told = index(np.flatnonzero(own & ~missing[:, indicator]))
+                walk.tell_of(indicator, told, x[told, indicator, :N_FEATURES], forget=True)
+            else:
+                asked = asked & ~(own & (filled[:, indicator] == 1))
         places = np.flatnonzero(asked)
         if not len(places):
             continue
-        whole = len(places) == len(X)
-        rows = slice(None) if whole else torch.as_tensor(places).to(table.device)
-        z = walk.outputs(d, rows)
-        values = _density(table, d, z).sample(generator)
-        filled[places, d] = values
-        cells = torch.as_tensor(table.columns[d].encode(values))
-        walk.tell_of(d, rows, cells.to(table.device, table.dtype))
+        h = walk.hidden(slice(None) if len(places) == len(X) else index(places))
+        for d in np.unique(column[places]).tolist():
+            own = np.flatnonzero(column[places] == d)
+            values = _density(table, d, module.head(h[:, index(own)], d)).sample(generator)
+            filled[places[own], d] = values
+            cells = torch.as_tensor(table.columns[d].encode(values))
+            walk.tell_of(d, index(places[own]), cells.to(table.device, table.dtype))
     return filled
 
 
