@@ -18,6 +18,7 @@ from rnade.columns import (
     Schema,
     Standardiser,
 )
+from rnade.columns.links import Link
 from rnade.columns.partition import ColumnCells
 from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.density import AbstractDensityEstimator
@@ -85,6 +86,10 @@ def save(
         for d, column in enumerate(estimator.module_.columns):
             for name, array in column.arrays().items():
                 tensors[f"cells.{d}.{name}"] = torch.as_tensor(array)
+        links = [link for own in estimator.module_.networks.links for link in own]
+        for i, link in enumerate(links):
+            for name, array in link.arrays().items():
+                tensors[f"links.{i}.{name}"] = torch.as_tensor(array)
     settings = {
         "class": type(estimator).__name__,
         "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
@@ -150,7 +155,11 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
     cells = _cells(tensors, D_model) if mixed else None
     # On the meta device nothing is allocated, whatever sizes the settings claim.
     with torch.device("meta"):
-        module = estimator._empty_module(D) if cells is None else estimator._empty_table(cells)
+        module = (
+            estimator._empty_module(D)
+            if cells is None
+            else estimator._empty_table(cells, _links(tensors))
+        )
     module.load_state_dict(_under("module", tensors), assign=True)
     estimator.module_ = for_scoring(module)
     estimator.validation_scores_ = tensors["validation.scores"].numpy()
@@ -185,6 +194,14 @@ def _cells(tensors: dict[str, Tensor], n_columns: int) -> list[ColumnCells]:
     for d in range(n_columns):
         arrays = {name: t.numpy() for name, t in _under(f"cells.{d}", tensors).items()}
         found.append(ColumnCells.from_arrays(arrays))
+    return found
+
+
+def _links(tensors: dict[str, Tensor]) -> list[Link]:
+    """The links between the columns of a table."""
+    found: list[Link] = []
+    while arrays := _under(f"links.{len(found)}", tensors):
+        found.append(Link.from_arrays({name: t.numpy() for name, t in arrays.items()}))
     return found
 
 

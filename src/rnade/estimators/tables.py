@@ -16,14 +16,15 @@ from torch import Generator, Tensor
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.columns import Column, Resolution, Schema, Standardiser
-from rnade.columns.partition import ColumnCells
+from rnade.columns.links import Link, find_links
+from rnade.columns.partition import N_FEATURES, ColumnCells
 from rnade.estimators.base import AbstractAutoregressiveEstimator, raise_if_diverged
 from rnade.estimators.inputs import check_rows, some
 from rnade.estimators.parameters import estimator
 from rnade.estimators.settings import make_rng
 from rnade.exceptions import SpikeWarning, TableWarning, warn_caller
 from rnade.nn.any_order import AnyOrderModule
-from rnade.nn.table import TableDensity
+from rnade.nn.table import TableDensity, encoded
 from rnade.training import Member, Outcome
 from rnade.training.table import (
     MOST_NETWORKS,
@@ -305,8 +306,10 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
             batches_per_epoch=self.batches_per_epoch,
             patience=self.patience,
         )
+        cells = encoded(columns, X)[..., :N_FEATURES].numpy()
+        links = find_links(columns, X, cells, w)
         members = table_members(
-            columns, X, training.weights, plan, recipe, seed, device, held_out=held_out
+            columns, X, training.weights, plan, recipe, seed, device, links, held_out
         )
         return columns, plan, members
 
@@ -336,7 +339,7 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
         told = {places[c.name]: c.indicates for c in self.schema_.columns if c.indicates}
         return {places[name]: d for d, name in told.items() if name in places}
 
-    def _empty_table(self, columns: Sequence[ColumnCells]) -> TableDensity:
+    def _empty_table(self, columns: Sequence[ColumnCells], links: Sequence[Link]) -> TableDensity:
         """A density of the fitted shape, for the tensors of a model file."""
         sizes: Mapping[str, Any] = self.network_
         networks = AnyOrderModule(
@@ -345,6 +348,7 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
             n_layers=sizes["n_layers"],
             n_components=sizes["n_components"],
             dropout=sizes["dropout"],
+            links=links,
             n_models=sizes["n_networks"],
         )
         orders = torch.zeros(sizes["n_orders"], len(columns), dtype=torch.int64)

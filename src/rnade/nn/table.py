@@ -8,9 +8,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rnade.chunks import rows_at_a_time
+from rnade.columns.links import UNAVAILABLE, Link
 from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells, Measure
-from rnade.nn.any_order import AnyOrderModule
-from rnade.nn.column_density import ColumnDensity
+from rnade.nn.any_order import FIRST_LINK, VALUE, AnyOrderModule, links_by_column
+from rnade.nn.column_density import ColumnDensity, Linked
 from rnade.nn.ensemble import log_average
 from rnade.typing import Array
 
@@ -75,10 +76,12 @@ class TableDensity(nn.Module):
 
         Returns
         -------
-        Tensor of shape (B, D, 5)
-            Features of each cell, and last whether it is observed.
+        Tensor of shape (B, D, 6 + R)
+            Features of each cell, its value, what R links say of it, and last whether it is
+            observed.
         """
-        return encoded(self.columns, X).to(self.device, self.dtype)
+        links = [link for own in self.networks.links for link in own]
+        return encoded(self.columns, X, links).to(self.device, self.dtype)
 
     # ---------------------------------------------------------------- densities
 
@@ -87,7 +90,7 @@ class TableDensity(nn.Module):
 
         Parameters
         ----------
-        x : Tensor of shape (B, D, 5)
+        x : Tensor of shape (B, D, 6 + R)
             From `cells`.
         """
         return log_average(self.terms(x).sum(-1))
@@ -109,7 +112,7 @@ class TableDensity(nn.Module):
         """Terms log p(x_d | observed before it) along each order, of shape (R, B, D)."""
         parts = []
         for rows in torch.split(x, self._rows_at_a_time(), 0):
-            cells, seen = rows[..., :N_FEATURES], rows[..., -1] > 0
+            cells, seen = rows[..., :-1], rows[..., -1] > 0
             along = [self.network(r).log_conditionals(cells, seen, o)[0] for r, o in self._all()]
             parts.append(torch.stack(along))
         return torch.cat(parts, 1)
@@ -140,7 +143,7 @@ class TableDensity(nn.Module):
         Parameters
         ----------
         d : int
-        x : Tensor of shape (B, D, 5)
+        x : Tensor of shape (B, D, 6 + R)
             From `cells`.
         given : bool Tensor of shape (B, D)
             Cells that are known; those not observed, and the column itself, never are.
@@ -150,13 +153,23 @@ class TableDensity(nn.Module):
         known[:, d] = False
         size = self._rows_at_a_time()
         pieces = zip(torch.split(x, size, 0), torch.split(known, size, 0), strict=True)
-        cells = slice(0, N_FEATURES)
-        z = [self.networks.conditionals(rows[..., cells], at, d) for rows, at in pieces]
-        return ColumnDensity(self.columns[d], torch.cat(z, 1).double().cpu(), self._components)
+        z = [self.networks.conditionals(rows, at, d) for rows, at in pieces]
+        return self._density(d, torch.cat(z, 1), x, known)
 
-    @property
-    def _components(self) -> int:
-        return self.networks.n_components
+    def _density(self, d: int, z: Tensor, x: Tensor, given: Tensor) -> ColumnDensity:
+        """Density of column d from its outputs, and from the values of given cells by links."""
+        z, linked = z.double().cpu(), []
+        for link in self.networks.links[d]:
+            sources = link.sources.astype(int).tolist()
+            there = given[:, sources].all(-1).cpu().numpy()
+            if link.is_table:
+                code = x[:, sources[0], CODE].long().cpu().numpy()
+                cells = link.cells(self.columns[d], code)
+                linked.append(Linked(there, cells=cells))
+            else:
+                values = link.values(self.columns[d], x[..., VALUE].double().cpu().numpy())
+                linked.append(Linked(there & ~np.isnan(values), values=values))
+        return ColumnDensity(self.columns[d], z, self.networks.n_components, linked)
 
     def impute(self, X: Array, how: str, generator: Generator) -> Array:
         """Fill missing cells, each from its distribution given what is observed of its row.
@@ -232,16 +245,17 @@ class TableDensity(nn.Module):
         X = np.empty((n, self.n_dimensions))
         walk = self.network(r).walk(order, n)
         seen = torch.ones(n, dtype=torch.bool, device=self.device)
+        x = torch.zeros(n, self.n_dimensions, FIRST_LINK, device=self.device, dtype=self.dtype)
         for d, z in walk:
-            density = ColumnDensity(self.columns[d], z.double().cpu(), self._components)
-            X[:, d] = density.sample(generator)
-            cells = torch.as_tensor(self.columns[d].encode(X[:, d]))
+            X[:, d] = self._density(d, z, x, walk.given).sample(generator)
+            cells = np.column_stack([self.columns[d].encode(X[:, d]), X[:, d]])
+            x[:, d] = torch.as_tensor(cells).to(self.device, self.dtype)
             here = seen
             if d in self.indicators:
                 gone = X[:, self.indicators[d]] == 1
                 X[gone, d] = np.nan
                 here = torch.as_tensor(~gone).to(self.device)
-            walk.tell(cells.to(self.device, self.dtype), here)
+            walk.tell(x[:, d], here)
         return X
 
     def pit(self, X: Array, generator: Generator) -> Array:
@@ -271,25 +285,44 @@ class TableDensity(nn.Module):
             at = (chosen == r).nonzero()[:, 0].numpy()
             if not len(at):
                 continue
-            walk = self.network(r).walk(order, len(at))
+            walk, own = self.network(r).walk(order, len(at)), x[torch.as_tensor(at)]
             for d, z in walk:
                 seen = ~np.isnan(X[at, d])
-                density = ColumnDensity(self.columns[d], z.double().cpu(), self._components)
+                density = self._density(d, z, own, walk.given)
                 values = np.where(seen, X[at, d], 0.0)
                 low, high = density.cdf(values, strictly=True), density.cdf(values)
                 drawn = torch.rand(len(at), dtype=torch.float64, generator=generator).numpy()
                 found[at, d] = np.where(seen, low + drawn * (high - low), np.nan)
-                own = x[torch.as_tensor(at), d]
-                walk.tell(own[:, :N_FEATURES], own[:, -1] > 0)
+                walk.tell(own[:, d], own[:, d, -1] > 0)
         return found
 
 
-def encoded(columns: Sequence[ColumnCells], X: Array) -> Tensor:
-    """What networks are told of values, (B, D, 5) in float64; see `TableDensity.cells`."""
-    x = np.zeros((*X.shape, N_FEATURES + 1))
+def encoded(
+    columns: Sequence[ColumnCells],
+    X: Array,
+    links: Sequence[Link] = (),
+    counted: Array | float = 0.0,
+) -> Tensor:
+    """What networks are told of values, (B, D, 6 + R) in float64; see `TableDensity.cells`.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnCells
+    X : array of shape (B, D)
+    links : sequence of Link
+    counted : array of shape (B,), or 0
+        Weights of rows that the links have counted, and which must not foretell themselves.
+    """
+    by_column = links_by_column(links, len(columns))
+    x = np.zeros((*X.shape, FIRST_LINK + max(map(len, by_column)) + 1))
     x[..., CODE], x[..., LOG_WIDTH] = -1, -math.inf
+    x[..., FIRST_LINK:-1] = UNAVAILABLE
     for d, column in enumerate(columns):
         seen = ~np.isnan(X[:, d])
         x[seen, d, :N_FEATURES] = column.encode(X[seen, d])
-        x[seen, d, N_FEATURES] = 1.0
+        x[seen, d, VALUE], x[seen, d, -1] = X[seen, d], 1.0
+    for own in by_column:
+        for r, link in enumerate(own):
+            terms = link.terms(columns, X, x[..., :N_FEATURES], counted)
+            x[:, link.target, FIRST_LINK + r] = terms
     return torch.as_tensor(x)
