@@ -366,7 +366,7 @@ def test_what_cannot_be_filled_is_refused(fitted):
     with pytest.raises(ValueError, match="Unknown how 'mode'"):
         fitted.impute(frame(), how="mode")
     X = np.random.default_rng(0).normal(size=(60, 2))
-    with pytest.raises(ValueError, match="complete real-valued columns and cannot fill"):
+    with pytest.raises(ValueError, match="fitted without the networks that answer questions"):
         RNADE(**SMALL | {"ensemble": None}).fit(X).impute(X)
 
 

@@ -175,7 +175,9 @@ class Schema:
             *((name, "left out", reason) for name, reason in self.left_out.items()),
         ]
 
-    def encode(self, X: Any) -> tuple[Float[np.ndarray, "N D"], Bool[np.ndarray, "N D"]]:
+    def encode(
+        self, X: Any, *, partial: bool = False
+    ) -> tuple[Float[np.ndarray, "N D"], Bool[np.ndarray, "N D"]]:
         """Give a table as numbers.
 
         Parameters
@@ -183,6 +185,9 @@ class Schema:
         X : frame, array or list of lists
             The columns of a frame are found by name, and others are ignored; those of an array
             by position.
+        partial : bool
+            Whether some columns of a frame may be absent: as if all their cells were missing, and
+            whether they are missing were not known.
 
         Returns
         -------
@@ -199,11 +204,15 @@ class Schema:
             If a column is missing, or holds what it could not hold before.
         """
         source = read_source(X)
-        places = self._places(source)
+        places = self._places(source, partial)
         values = np.zeros((source.n_rows, len(self.columns)))
         seen = np.ones(values.shape, dtype=bool)
-        gone = {c.name: ~source.cells(places[c.name], self.na).seen for c in self.constants}
+        constants = [c.name for c in self.constants if c.name in places]
+        gone = {name: ~source.cells(places[name], self.na).seen for name in constants}
         for d, column in enumerate(self.columns):
+            if (column.indicates or column.name) not in places:
+                seen[:, d] = False
+                continue
             if column.indicates is not None:
                 values[:, d] = gone[column.indicates]
                 continue
@@ -213,7 +222,7 @@ class Schema:
             gone[column.name] = ~seen[:, d]
         return values, seen
 
-    def _places(self, source: Source) -> dict[str, int]:
+    def _places(self, source: Source, partial: bool = False) -> dict[str, int]:
         """Where the columns of the schema are in a table."""
         if source.frame == "array" or self.frame == "array":
             if len(source.names) != len(self.inputs):
@@ -224,8 +233,9 @@ class Schema:
             return {str(name): d for d, name in enumerate(self.inputs)}
         places = {str(name): d for d, name in enumerate(source.names)}
         needed = [c.name for c in (*self.columns, *self.constants) if c.indicates is None]
+        partial = partial and any(name in places for name in needed)
         for name in needed:
-            if name not in places:
+            if name not in places and not partial:
                 raise ValueError(
                     f"X has no column {name!r}, which it was fitted with.{nearest(name, places)}"
                     " Add it; its cells may be missing."

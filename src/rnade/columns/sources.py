@@ -51,7 +51,7 @@ class Source:
             dtype = _pandas_dtype(values)
             if dtype == "object":
                 gone = values.isna().to_numpy()
-                return _object_cells(self.label(d), values.to_numpy(), gone, na)
+                return object_cells(self.label(d), values.to_numpy(), gone, na)
             if dtype.startswith("category of"):
                 values, levels = _plain_categories(values)
                 dtype = _pandas_dtype(values)
@@ -71,7 +71,7 @@ class Source:
         elif self.frame == "array":
             if values.dtype == object:
                 gone = np.ma.getmaskarray(values)
-                return _object_cells(self.label(d), np.ma.getdata(values), gone, na)
+                return object_cells(self.label(d), np.ma.getdata(values), gone, na)
             dtype = "str" if values.dtype.kind in "UT" else str(values.dtype)
             values = pa.array(
                 np.ma.getdata(values).tolist() if dtype == "str" else np.ma.getdata(values).copy(),
@@ -186,7 +186,7 @@ def _polars_to_arrow(series: Any) -> Any:
         return None
 
 
-def _object_cells(label: str, objects: Any, gone: Any, na: Sequence[Mark]) -> Cells:
+def object_cells(label: str, objects: Any, gone: Any, na: Sequence[Mark]) -> Cells:
     """Cells of Python objects, which may be of any type but must all be of one."""
     cells = [
         None if hidden or _is_missing(v) or _is_marked(v, na) else v

@@ -14,13 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
 from rnade.batch import Batch
-from rnade.checks import positive_int, unknown_name
+from rnade.checks import positive_int
 from rnade.columns import Column, Resolution, Schema, Standardiser
 from rnade.columns.links import Link, find_links
 from rnade.columns.partition import N_FEATURES, ColumnCells
 from rnade.estimators.base import AbstractAutoregressiveEstimator, raise_if_diverged
 from rnade.estimators.inputs import check_rows, some
 from rnade.estimators.parameters import estimator
+from rnade.estimators.questions import QuestionsMixin
 from rnade.estimators.settings import make_rng
 from rnade.exceptions import SpikeWarning, TableWarning, warn_caller
 from rnade.nn.any_order import AnyOrderModule
@@ -40,7 +41,6 @@ from rnade.typing import Array
 FEWEST_ROWS_TO_PART = 5 * MOST_NETWORKS
 # Rows whose distributions of a column are looked at together.
 ASKED_ROWS = 4096
-IMPUTATIONS = ("mean", "median", "likeliest", "draw")
 
 
 @estimator
@@ -67,7 +67,7 @@ class TableParameters:
     na: Sequence[Any] = ()
 
 
-class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
+class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregressiveEstimator):
     """Estimator that takes a table as it is: real-valued complete ones as ever, others in cells.
 
     Attributes
@@ -442,46 +442,57 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
         with torch.no_grad():
             return self.module_.column(d, x, x[..., -1] > 0)
 
-    def impute(self, X: Any, how: str = "mean", random_state: Any = None) -> Any:
-        """Fill missing cells, each given all cells of its row that are observed.
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        given: Any = None,
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+    ) -> Any:
+        """Draw rows from the model, exactly.
 
         Parameters
         ----------
-        X : data frame or array-like of shape (N, D)
-        how : {"mean", "median", "likeliest", "draw"}
-            "mean" gives means of numbers (rounded where they are integers) and likeliest levels;
-            "median" medians, of levels by their order; "likeliest" medians of numbers and
-            likeliest levels; "draw" draws all missing cells of a row together, for multiple
-            imputation with several seeds.
+        n_samples : int
+            Rows; with a table as `given`, draws for each of its rows.
         random_state : int, RandomState instance or None
-            Of draws.
+        given : dict, data frame or array-like, optional
+            Values of some columns by name, a tuple (low, high) for a range, both ends included:
+            all rows have them. Draws given several ranges are weighted, and kept by their
+            weights; all others are exact. Or a table with missing cells: these are drawn, given
+            the others of their row.
+        low, high : array-like of shape (D,), optional
+            Smallest and largest value of each column, in the data's units; infinite where a
+            column is free. Each conditional is truncated to its range, without rejection. For
+            tables of complete real-valued columns, without `given`.
 
         Returns
         -------
-        frame of the kind that was fitted, or array of shape (N, D)
-            The columns of the model; observed cells as they were.
+        array of shape (n_samples, D), or a frame of the kind that was fitted
         """
-        check_is_fitted(self)
-        if how not in IMPUTATIONS:
-            raise unknown_name(how, list(IMPUTATIONS), "how")
-        if not self._mixed:
-            raise ValueError(
-                "This model was fitted to complete real-valued columns and cannot fill missing"
-                " cells: fit it to a table that has some, or that has columns of other kinds."
-            )
-        values = self._check_rows(X)
-        seed = int(make_rng(random_state).randint(2**31 - 1))
-        return self._as_given(self.module_.impute(values, how, Generator().manual_seed(seed)))
+        return self._as_given(
+            self.sample_values(n_samples, random_state, given=given, low=low, high=high)
+        )
 
     def sample_values(
         self,
         n_samples: int = 1,
         random_state: Any = None,
         *,
+        given: Any = None,
         low: ArrayLike | None = None,
         high: ArrayLike | None = None,
     ) -> Array:
         """Draw rows as `sample` does, always as an array of shape (n_samples, D) of numbers."""
+        if given is not None:
+            if low is not None or high is not None:
+                raise ValueError(
+                    "low and high do not go with given: give a range there, as in"
+                    " given={'name': (0, 1)}."
+                )
+            return self._sample_given(n_samples, random_state, given)
         if not self._mixed:
             return super().sample_values(n_samples, random_state, low=low, high=high)
         check_is_fitted(self)

@@ -284,19 +284,29 @@ class AnyOrderModule(AbstractTrainable):
         Tensor of shape (M, B, P_d + R)
             Outputs of the head, then logits of the shares of the links.
         """
-        cells = cells if cells.ndim == 4 else cells.expand(self.n_models, *cells.shape)
-        given = given if given.ndim == 3 else given.expand(self.n_models, *given.shape)
-        s = torch.baddbmm(self.c, self._inputs(cells, given), self.W)
-        return self._outputs_of(s, d)
+        return self.head(self.hidden(cells, given), d)
 
-    def _outputs_of(self, s: Tensor, d: int) -> Tensor:
+    def hidden(self, cells: Tensor, given: Tensor) -> Tensor:
+        """Last hidden units given any cells, (M, B, H): with `head` the outputs for any column."""
+        return self._hidden(self._told(cells, given), None)
+
+    def head(self, h: Tensor, d: int) -> Tensor:
+        """Outputs for one column, (M, B, P_d + R), from the last hidden units."""
         at, R = self.layout.outputs_of(d), self.n_links
-        h = self._hidden(s, None)
         z = torch.baddbmm(self.b[..., at], h, self.V[..., at])
         if not R:
             return z
         own = slice(d * R, (d + 1) * R)
         return torch.cat([z, torch.baddbmm(self.g[..., own], h, self.G[..., own])], -1)
+
+    def _told(self, cells: Tensor, given: Tensor) -> Tensor:
+        """What enters the residual layers once some cells are given, (M, B, H)."""
+        cells = cells if cells.ndim == 4 else cells.expand(self.n_models, *cells.shape)
+        given = given if given.ndim == 3 else given.expand(self.n_models, *given.shape)
+        return torch.baddbmm(self.c, self._inputs(cells, given), self.W)
+
+    def _outputs_of(self, s: Tensor, d: int) -> Tensor:
+        return self.head(self._hidden(s, None), d)
 
     def walk(self, order: Sequence[int], n: int) -> "Walk":
         """Begin to go along an order of the columns with n rows, none of whose cells is known."""
@@ -318,13 +328,7 @@ class AnyOrderModule(AbstractTrainable):
         terms = cells.new_zeros(self.n_models, *seen.shape)
         walk = self.walk(order, len(cells))
         for d, z in walk:
-            own, P = cells[:, d : d + 1], walk.layout_of(d).n_outputs
-            column = heads.log_densities(z[..., :P], own[..., :N_FEATURES], walk.layout_of(d))[
-                ..., 0
-            ]
-            if self.n_links:
-                gates, q = z[..., P:], own[:, 0, FIRST_LINK : FIRST_LINK + self.n_links]
-                column = torch.logsumexp(with_links(column, gates, q, walk.links_given())[0], -1)
+            column = walk.log_densities(z, cells[:, d])
             terms[..., d] = torch.where(seen[:, d], column, 0.0)
             walk.tell(cells[:, d], seen[:, d])
         return terms
@@ -357,10 +361,23 @@ class Walk:
             self.at = at
             yield d, self.module._outputs_of(self.s, d)
 
-    def links_given(self) -> Tensor:
-        """Whether all sources have been told of each link of the column last given, (n, R)."""
-        module = self.module
-        return self.given[:, module._sources(module.device)[self.order[self.at]]].all(-1)
+    def log_densities(self, z: Tensor, cells: Tensor) -> Tensor:
+        """Log densities of the cells of the column last given, (M, n), from its outputs.
+
+        Parameters
+        ----------
+        z : Tensor of shape (M, n, P_d + R)
+        cells : Tensor of shape (n, 4), or (n, 5 + R) where there are links
+        """
+        module, d = self.module, self.order[self.at]
+        layout, R = self.layout_of(d), module.n_links
+        z, gates = z[..., : layout.n_outputs], z[..., layout.n_outputs :]
+        of_heads = heads.log_densities(z, cells[:, None, :N_FEATURES], layout)[..., 0]
+        if not R:
+            return of_heads
+        given = self.given[:, module._sources(module.device)[d]].all(-1)
+        terms = cells[:, FIRST_LINK : FIRST_LINK + R]
+        return torch.logsumexp(with_links(of_heads, gates, terms, given)[0], -1)
 
     def layout_of(self, d: int) -> Layout:
         """The layout of one column's outputs alone."""
@@ -379,7 +396,41 @@ class Walk:
         cells : Tensor of shape (n, 4 or more)
         seen : bool Tensor of shape (n,)
         """
-        module, d = self.module, self.order[self.at]
+        d = self.order[self.at]
+        self.s = self.s + self._step(d, cells, seen)
+        self.given[:, d] = seen
+
+    def know(self, cells: Tensor, given: Tensor) -> None:
+        """Begin anew with some cells known.
+
+        Parameters
+        ----------
+        cells : Tensor of shape (n, D, 4 or more)
+        given : bool Tensor of shape (n, D)
+        """
+        self.s, self.given = self.module._told(cells, given), given.clone()
+
+    def outputs(self, d: int, rows: Tensor) -> Tensor:
+        """Outputs for any column of some rows, (M, len(rows), P_d + R)."""
+        return self.module._outputs_of(self.s[:, rows], d)
+
+    def tell_of(self, d: int, rows: Tensor, cells: Tensor, *, forget: bool = False) -> None:
+        """Say what any column of some rows holds, or take back what was said of it.
+
+        Parameters
+        ----------
+        d : int
+        rows : int64 Tensor of shape (k,)
+        cells : Tensor of shape (k, 4 or more)
+        forget : bool
+        """
+        step = self._step(d, cells, torch.ones(len(rows), dtype=torch.bool, device=cells.device))
+        self.s[:, rows] += -step if forget else step
+        self.given[rows, d] = not forget
+
+    def _step(self, d: int, cells: Tensor, seen: Tensor) -> Tensor:
+        """What a column adds to what enters the residual layers, (M, n, H)."""
+        module = self.module
         W, code = module.W, cells[:, CODE].long()
         known = (code >= 0) & seen
         step = W[:, self._first[d] + code.clamp_min(0)] * known[:, None]
@@ -387,8 +438,7 @@ class Walk:
         if d in self._place:
             t = cells[:, POSITION].clamp(-FARTHEST, FARTHEST) * seen
             step = step + W[:, self._n_cells + self._place[d], None] * t[:, None]
-        self.s = self.s + step
-        self.given[:, d] = seen
+        return step
 
 
 def links_by_column(links: Sequence[Link], n_columns: int) -> tuple[tuple[Link, ...], ...]:

@@ -1,7 +1,7 @@
 """The distribution of one column of any kind, one for each row, as an object to ask."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +38,11 @@ class Linked:
     cells: Array | None = None
     values: Array | None = None
 
+    def take(self, rows: NDArray[np.int64]) -> "Linked":
+        """What it says of some rows."""
+        parts = (None if part is None else part[rows] for part in (self.cells, self.values))
+        return Linked(self.there[rows], *parts)
+
 
 class ColumnDensity:
     """Distributions of one column, one for each of B rows; averages over M networks.
@@ -55,6 +60,7 @@ class ColumnDensity:
         self, column: ColumnCells, z: Tensor, n_components: int, linked: Sequence[Linked] = ()
     ) -> None:
         self._layout = Layout([column], n_components)
+        self._outputs, self._links = z, tuple(linked)
         P = self._layout.n_outputs
         z, gates = z[..., :P], z[..., P : P + len(linked)]
         self.column, self._z = column, z
@@ -86,6 +92,13 @@ class ColumnDensity:
 
     def __len__(self) -> int:
         return self._z.shape[1]
+
+    def take(self, rows: NDArray[np.int64]) -> "ColumnDensity":
+        """The distributions of some rows, any of them also more than once."""
+        index = torch.as_tensor(rows)
+        linked = [link.take(rows) for link in self._links]
+        K = self._layout.most_components
+        return ColumnDensity(self.column, self._outputs[:, index], K, linked)
 
     def log_prob(self, x: Array) -> Array:
         """Log density, or log probability, of one value for each row."""
@@ -172,20 +185,7 @@ class ColumnDensity:
             reached = np.cumsum(self.probabilities(), axis=1) >= q[:, None]
             last_level = len(column.points) - 1
             return np.asarray(np.where(reached.any(1), reached.argmax(1), last_level), np.float64)
-        first, last = column.reach
-        whole = column.measure == Measure.INTEGER
-        low = np.full(len(self), math.ceil(first) if whole else first)
-        high = np.full(len(self), math.floor(last) if whole else last)
-        for _ in range(_HALVINGS):
-            middle = np.floor((low + high) / 2) if whole else (low + high) / 2
-            below = self.cdf(middle) < q
-            low = np.where(below, np.minimum(middle + 1, high) if whole else middle, low)
-            high = np.where(below, high, middle)
-        # Halving comes near an atom, never to it.
-        for atom in column.atoms:
-            near = np.isclose(high, atom, rtol=1e-12, atol=1e-12 * max(1.0, last - first))
-            high = np.where(near, atom, high)
-        return np.asarray(high)
+        return quantile_of(self.cdf, column, q)
 
     def mode(self) -> Array:
         """The likeliest level of each row, as its code."""
@@ -227,6 +227,33 @@ class ColumnDensity:
             mu, scale = self._mu[rows, k], self._scale[rows, k]
             x[rows] = column.clipped(column.at_position(_draw(column.ends, mu, scale, v[rows])))
         return x
+
+
+def quantile_of(cdf: Callable[[Array], Array], column: ColumnCells, q: Array) -> Array:
+    """Smallest numbers with a distribution function of at least q, by halving the range.
+
+    Parameters
+    ----------
+    cdf : callable
+        Of arrays of shape (B,), one value for each distribution.
+    column : ColumnCells
+        Of numbers.
+    q : array of shape (B,)
+    """
+    first, last = column.reach
+    whole = column.measure == Measure.INTEGER
+    low = np.full(len(q), math.ceil(first) if whole else first)
+    high = np.full(len(q), math.floor(last) if whole else last)
+    for _ in range(_HALVINGS):
+        middle = np.floor((low + high) / 2) if whole else (low + high) / 2
+        below = cdf(middle) < q
+        low = np.where(below, np.minimum(middle + 1, high) if whole else middle, low)
+        high = np.where(below, high, middle)
+    # Halving comes near an atom, never to it.
+    for atom in column.atoms:
+        near = np.isclose(high, atom, rtol=1e-12, atol=1e-12 * max(1.0, last - first))
+        high = np.where(near, atom, high)
+    return np.asarray(high)
 
 
 def _log_logistic(u: Array) -> Array:

@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from rnade.chunks import rows_at_a_time
 from rnade.columns.links import UNAVAILABLE, Link
-from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells, Measure
+from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells
 from rnade.nn.any_order import FIRST_LINK, VALUE, AnyOrderModule, links_by_column
 from rnade.nn.column_density import ColumnDensity, Linked
 from rnade.nn.ensemble import log_average
@@ -83,6 +83,11 @@ class TableDensity(nn.Module):
         links = [link for own in self.networks.links for link in own]
         return encoded(self.columns, X, links).to(self.device, self.dtype)
 
+    def features_of(self, d: int, values: Array) -> Tensor:
+        """Features and values of one column's cells, (B, 5), without what links say of them."""
+        features = np.column_stack([self.columns[d].encode(values), values])
+        return torch.as_tensor(features).to(self.device, self.dtype)
+
     # ---------------------------------------------------------------- densities
 
     def log_prob(self, x: Tensor) -> Tensor:
@@ -154,10 +159,18 @@ class TableDensity(nn.Module):
         size = self._rows_at_a_time()
         pieces = zip(torch.split(x, size, 0), torch.split(known, size, 0), strict=True)
         z = [self.networks.conditionals(rows, at, d) for rows, at in pieces]
-        return self._density(d, torch.cat(z, 1), x, known)
+        return self.density_of(d, torch.cat(z, 1), x, known)
 
-    def _density(self, d: int, z: Tensor, x: Tensor, given: Tensor) -> ColumnDensity:
-        """Density of column d from its outputs, and from the values of given cells by links."""
+    def density_of(self, d: int, z: Tensor, x: Tensor, given: Tensor) -> ColumnDensity:
+        """Density of column d from its outputs, and from the values of given cells by links.
+
+        Parameters
+        ----------
+        d : int
+        z : Tensor of shape (M, B, P_d + R)
+        x : Tensor of shape (B, D, 5 or more)
+        given : bool Tensor of shape (B, D)
+        """
         z, linked = z.double().cpu(), []
         for link in self.networks.links[d]:
             sources = link.sources.astype(int).tolist()
@@ -170,48 +183,6 @@ class TableDensity(nn.Module):
                 values = link.values(self.columns[d], x[..., VALUE].double().cpu().numpy())
                 linked.append(Linked(there & ~np.isnan(values), values=values))
         return ColumnDensity(self.columns[d], z, self.networks.n_components, linked)
-
-    def impute(self, X: Array, how: str, generator: Generator) -> Array:
-        """Fill missing cells, each from its distribution given what is observed of its row.
-
-        Parameters
-        ----------
-        X : array of shape (B, D)
-            NaN where a cell is missing.
-        how : {"mean", "median", "likeliest", "draw"}
-            Means of numbers; medians of numbers and of levels by their order; the likeliest level
-            and the median of numbers. Columns of levels have their likeliest level with "mean"
-            too. "draw" fills a row's cells one after the other in a random order, each given
-            those before it: a draw of all of them together.
-        generator : torch.Generator
-            On the CPU.
-
-        Returns
-        -------
-        array of shape (B, D)
-        """
-        filled, missing = X.copy(), np.isnan(X)
-        order = torch.randperm(self.n_dimensions, generator=generator).tolist()
-        for d in order:
-            rows = np.flatnonzero(missing[:, d])
-            size = self._rows_at_a_time()
-            for start in range(0, len(rows), size):
-                at = rows[start : start + size]
-                # Only draws are given to one another: other fillings are of each cell alone.
-                known = self.cells(filled[at] if how == "draw" else X[at])
-                with torch.no_grad():
-                    density = self.column(d, known, known[..., -1] > 0)
-                filled[at, d] = self._filling(density, how, generator)
-        return filled
-
-    @staticmethod
-    def _filling(density: ColumnDensity, how: str, generator: Generator) -> Array:
-        if how == "draw":
-            return density.sample(generator)
-        levels = density.column.measure == Measure.LEVEL
-        if levels and how != "median":
-            return density.mode()
-        return density.mean() if how == "mean" else density.quantile(0.5)
 
     # ---------------------------------------------------------------- draws
 
@@ -247,9 +218,8 @@ class TableDensity(nn.Module):
         seen = torch.ones(n, dtype=torch.bool, device=self.device)
         x = torch.zeros(n, self.n_dimensions, FIRST_LINK, device=self.device, dtype=self.dtype)
         for d, z in walk:
-            X[:, d] = self._density(d, z, x, walk.given).sample(generator)
-            cells = np.column_stack([self.columns[d].encode(X[:, d]), X[:, d]])
-            x[:, d] = torch.as_tensor(cells).to(self.device, self.dtype)
+            X[:, d] = self.density_of(d, z, x, walk.given).sample(generator)
+            x[:, d] = self.features_of(d, X[:, d])
             here = seen
             if d in self.indicators:
                 gone = X[:, self.indicators[d]] == 1
@@ -288,7 +258,7 @@ class TableDensity(nn.Module):
             walk, own = self.network(r).walk(order, len(at)), x[torch.as_tensor(at)]
             for d, z in walk:
                 seen = ~np.isnan(X[at, d])
-                density = self._density(d, z, own, walk.given)
+                density = self.density_of(d, z, own, walk.given)
                 values = np.where(seen, X[at, d], 0.0)
                 low, high = density.cdf(values, strictly=True), density.cdf(values)
                 drawn = torch.rand(len(at), dtype=torch.float64, generator=generator).numpy()

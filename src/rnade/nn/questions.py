@@ -1,0 +1,339 @@
+"""Questions to the density of a table: of some columns given others, of missing cells, of ranges.
+
+Values are numbers and codes of levels as `TableDensity` takes them, NaN where a cell is not known.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from rnade.columns.partition import ColumnCells, Measure
+from rnade.nn.any_order import FIRST_LINK
+from rnade.nn.column_density import ColumnDensity
+from rnade.nn.ensemble import log_average
+from rnade.nn.table import TableDensity
+from rnade.typing import Array
+
+# Values of ranges that are looked at one by one, and otherwise the draws that stand for a range.
+MOST_VALUES, RANGE_DRAWS = 512, 512
+# Draws, for each row, of several ranges given the row.
+DRAWS_OF_A_ROW = 32
+# Candidates for each row drawn given several ranges, of which as many are kept by their weights.
+CANDIDATES = 8
+# So near to 0 and 1 quantiles are taken.
+_SMALLEST = 1e-12
+
+Range = tuple[float, float]
+
+
+@torch.no_grad()
+def log_densities(table: TableDensity, X: Array, given: Collection[int]) -> Tensor:
+    """Log density along each order of what is observed of a row, given some of its columns.
+
+    The given columns come first in every order.
+
+    Parameters
+    ----------
+    table : TableDensity
+    X : array of shape (B, D)
+    given : collection of int
+        Columns; where their cells are missing nothing is given.
+
+    Returns
+    -------
+    Tensor of shape (R, B)
+        In float64, on the CPU.
+    """
+    columns = torch.zeros(table.n_dimensions, dtype=torch.bool, device=table.device)
+    columns[list(given)] = True
+    parts = []
+    for x in torch.split(table.cells(X), table._rows_at_a_time()):
+        cells, seen = x[..., :-1], x[..., -1] > 0
+        asked = (seen & ~columns).any(0).tolist()
+        along = []
+        for r, order in table._all():
+            walk = table.network(r).walk([d for d in order if asked[d]], len(x))
+            walk.know(cells, seen & columns)
+            total = cells.new_zeros(len(x))
+            for d, z in walk:
+                term = walk.log_densities(z, cells[:, d])[0]
+                total += torch.where(seen[:, d], term, 0.0)
+                walk.tell(cells[:, d], seen[:, d])
+            along.append(total.double().cpu())
+        parts.append(torch.stack(along))
+    return torch.cat(parts, 1)
+
+
+@torch.no_grad()
+def draw(table: TableDensity, X: Array, generator: Generator, *, complete: bool) -> Array:
+    """Draw the missing cells of each row together, given those that are known.
+
+    A row follows one of the orders, drawn for it, so that it is a draw from the average of
+    `log_densities` over orders.
+
+    Parameters
+    ----------
+    table : TableDensity
+    X : array of shape (B, D)
+    generator : torch.Generator
+        On the CPU.
+    complete : bool
+        Whether to fill every cell. Otherwise cells that an indicator says are missing stay so.
+
+    Returns
+    -------
+    array of shape (B, D)
+    """
+    filled = X.copy()
+    chosen = torch.randint(table.n_orders, (len(X),), generator=generator)
+    for r, order in table._all():
+        rows = (chosen == r).nonzero()[:, 0]
+        for at in torch.split(rows, table._rows_at_a_time()):
+            if len(at):
+                places = at.numpy()
+                filled[places] = _drawn_along(table, r, order, X[places], generator, complete)
+    return filled
+
+
+def _drawn_along(
+    table: TableDensity,
+    r: int,
+    order: list[int],
+    X: Array,
+    generator: Generator,
+    complete: bool,
+) -> Array:
+    filled, missing = X.copy(), np.isnan(X)
+    walk = table.network(r).walk(order, len(X))
+    x = table.cells(X)
+    walk.know(x, x[..., -1] > 0)
+    for d in order:
+        asked, indicator = missing[:, d], table.indicators.get(d)
+        if indicator is not None and complete:
+            # That a cell is missing is no longer so, and its value was never seen with it.
+            told = torch.as_tensor(np.flatnonzero(asked & ~missing[:, indicator]))
+            told = told.to(table.device)
+            walk.tell_of(indicator, told, x[told, indicator], forget=True)
+        elif indicator is not None:
+            asked = asked & (filled[:, indicator] != 1)
+        places = np.flatnonzero(asked)
+        if not len(places):
+            continue
+        rows = torch.as_tensor(places).to(table.device)
+        z = walk.outputs(d, rows)
+        values = table.density_of(d, z, x[rows], walk.given[rows]).sample(generator)
+        filled[places, d] = values
+        x[rows, d, :FIRST_LINK] = table.features_of(d, values)
+        walk.tell_of(d, rows, x[rows, d])
+    return filled
+
+
+# -------------------------------------------------------------------- one column
+
+
+@torch.no_grad()
+def column_given(table: TableDensity, d: int, X: Array) -> ColumnDensity:
+    """Distribution of one column of each row given all its other known cells, in one pass.
+
+    The indicator that tells of this column's missing cells is not given.
+    """
+    x = table.cells(X)
+    given = x[..., -1] > 0
+    if d in table.indicators:
+        given[:, table.indicators[d]] = False
+    return table.column(d, x, given)
+
+
+@torch.no_grad()
+def fill(table: TableDensity, X: Array, how: str) -> Array:
+    """Fill missing cells, each from its own distribution given what is known of its row.
+
+    One pass of the networks serves all missing cells of a row.
+
+    Parameters
+    ----------
+    table : TableDensity
+    X : array of shape (B, D)
+    how : {"mean", "median", "likeliest"}
+        Means of numbers; medians of numbers and of levels by their order; the likeliest level
+        and the median of numbers. Columns of levels have their likeliest level with "mean" too.
+
+    Returns
+    -------
+    array of shape (B, D)
+    """
+    filled = X.copy()
+    rows = np.flatnonzero(np.isnan(X).any(1))
+    size = table._rows_at_a_time()
+    for at in np.split(rows, range(size, len(rows), size)):
+        x = table.cells(X[at])
+        given = x[..., -1] > 0
+        h = table.networks.hidden(x, given)
+        for d in np.flatnonzero(np.isnan(X[at]).any(0)).tolist():
+            own = np.flatnonzero(np.isnan(X[at, d]))
+            index = torch.as_tensor(own).to(table.device)
+            known = given[index]
+            if d in table.indicators:
+                # That this cell is missing is not given where its value is asked for.
+                known[:, table.indicators[d]] = False
+                z = table.networks.conditionals(x[index], known, d)
+            else:
+                z = table.networks.head(h[:, index], d)
+            filled[at[own], d] = _filling(table.density_of(d, z, x[index], known), how)
+    return filled
+
+
+def _filling(density: ColumnDensity, how: str) -> Array:
+    levels = density.column.measure == Measure.LEVEL
+    if levels and how != "median":
+        return density.mode()
+    return density.mean() if how == "mean" else density.quantile(0.5)
+
+
+# -------------------------------------------------------------------- ranges
+
+
+def truncated(density: ColumnDensity, bounds: Range, u: Array) -> tuple[Array, Array]:
+    """Draws from distributions cut off to a range, from one uniform number each.
+
+    Returns
+    -------
+    values : array of shape (B,)
+    log_mass : array of shape (B,)
+        Logarithm of the probability of the range.
+    """
+    low, high = _inner(density.column, bounds)
+    first = density.cdf(np.full(len(density), low), strictly=True)
+    last = density.cdf(np.full(len(density), high))
+    mass = np.maximum(last - first, 0.0)
+    q = np.clip(first + u * mass, _SMALLEST, 1 - _SMALLEST)
+    with np.errstate(divide="ignore"):
+        return np.clip(density.quantile(q), low, high), np.log(mass)
+
+
+def _inner(column: ColumnCells, bounds: Range) -> Range:
+    """The part of a range that the table reaches, without what draws never are."""
+    if column.measure == Measure.LEVEL:
+        return max(bounds[0], 0.0), min(bounds[1], len(column.points) - 1.0)
+    first, last = column.reach
+    low, high = max(bounds[0], first), min(bounds[1], last)
+    whole = column.measure == Measure.INTEGER
+    return (float(math.ceil(low)), float(math.floor(high))) if whole else (low, high)
+
+
+def is_empty(column: ColumnCells, bounds: Range) -> bool:
+    """Whether no value in the range of the table lies between the bounds."""
+    low, high = _inner(column, bounds)
+    return low > high or (
+        low == high and column.measure == Measure.REAL and low not in column.atoms
+    )
+
+
+def _values_of(column: ColumnCells, bounds: Range) -> Array | None:
+    """All values of a range, or None where they are too many or not countable."""
+    low, high = _inner(column, bounds)
+    if column.measure == Measure.REAL or high - low >= MOST_VALUES:
+        return None
+    return np.arange(low, high + 1)
+
+
+def spread_over_ranges(
+    table: TableDensity, x: Array, ranges: Mapping[int, Range], generator: Generator
+) -> tuple[Array, Array, bool]:
+    """Rows that stand for one row some of whose columns are known to lie in ranges.
+
+    Levels and whole numbers are all taken, each with its probability, while they are few. Other
+    ranges are stood for by draws from the column cut off to its range, given what comes before;
+    where there are several, each row is weighted by the probability of the ranges.
+
+    Parameters
+    ----------
+    table : TableDensity
+    x : array of shape (D,)
+    ranges : mapping of int to (low, high)
+    generator : torch.Generator
+
+    Returns
+    -------
+    rows : array of shape (J, D)
+    weights : array of shape (J,)
+        Sum to 1.
+    exact : bool
+        Whether all values of the ranges are among the rows.
+    """
+    rows, log_weights, exact = x[None].copy(), np.zeros(1), True
+    listed = {d: _values_of(table.columns[d], bounds) for d, bounds in ranges.items()}
+    sizes = {d: math.inf if values is None else len(values) for d, values in listed.items()}
+    for d in sorted(ranges, key=sizes.__getitem__):
+        values = listed[d]
+        if values is not None and len(rows) * len(values) <= MOST_VALUES:
+            density = column_given(table, d, rows)
+            each = [density.log_prob(np.full(len(rows), value)) for value in values]
+            log_weights = (log_weights[:, None] + np.stack(each, 1)).ravel()
+            rows = np.repeat(rows, len(values), axis=0)
+            rows[:, d] = np.tile(values, len(rows) // len(values))
+            continue
+        if exact:
+            times = -(-RANGE_DRAWS // len(rows))
+            rows, log_weights = np.repeat(rows, times, 0), np.repeat(log_weights, times)
+        # The middles of equal shares of the range; of a second range in another order.
+        u = (np.arange(len(rows)) + 0.5) / len(rows)
+        if not exact or len(rows) > RANGE_DRAWS:
+            u = u[torch.randperm(len(u), generator=generator).numpy()]
+        exact = False
+        rows[:, d], log_mass = truncated(column_given(table, d, rows), ranges[d], u)
+        log_weights = log_weights + log_mass
+    weights = np.exp(log_weights - log_weights.max())
+    return rows, weights / weights.sum(), exact
+
+
+def log_probability(
+    table: TableDensity, X: Array, ranges: Mapping[int, Range], generator: Generator
+) -> Array:
+    """Log probability that columns lie in ranges, given the known cells of each row.
+
+    Of one range exact, in one pass; of several by draws of all but the last.
+
+    Returns
+    -------
+    array of shape (B,)
+    """
+    times = 1 if len(ranges) == 1 else DRAWS_OF_A_ROW
+    _, log_weights = _through(table, np.repeat(X, times, axis=0), ranges, generator)
+    each = torch.as_tensor(log_weights.reshape(len(X), times).T)
+    return np.asarray(log_average(each).numpy())
+
+
+def draw_in_ranges(
+    table: TableDensity, x: Array, n: int, ranges: Mapping[int, Range], generator: Generator
+) -> Array:
+    """Draw the columns of one row that lie in ranges, given its known cells, n times.
+
+    Of one range exact. Of several, draws are kept by their weights among more candidates.
+
+    Returns
+    -------
+    array of shape (n, D)
+    """
+    if len(ranges) == 1:
+        return _through(table, np.tile(x, (n, 1)), ranges, generator)[0]
+    candidates = np.tile(x, (max(CANDIDATES * n, RANGE_DRAWS), 1))
+    rows, log_weights = _through(table, candidates, ranges, generator)
+    weights = torch.as_tensor(np.exp(log_weights - log_weights.max()))
+    kept = torch.multinomial(weights, n, replacement=True, generator=generator)
+    return np.asarray(rows[kept.numpy()])
+
+
+def _through(
+    table: TableDensity, rows: Array, ranges: Mapping[int, Range], generator: Generator
+) -> tuple[Array, Array]:
+    """Draw columns cut off to their ranges, one given the other, with logarithms of weights."""
+    log_weights = np.zeros(len(rows))
+    for d, bounds in ranges.items():
+        u = torch.rand(len(rows), dtype=torch.float64, generator=generator).numpy()
+        rows[:, d], log_mass = truncated(column_given(table, d, rows), bounds, u)
+        log_weights += log_mass
+    return rows, log_weights
