@@ -217,7 +217,7 @@ def _counts(i: Any, j: Any, w: Array, first: ColumnCells, second: ColumnCells) -
 
 
 def _gain(counts: Array, alone: Array) -> tuple[float, float]:
-    """Nats per row by which a table foretells each row from the others, and its best prior."""
+    """Nats per row by which a table predicts each row from the others, and its best prior."""
     total, rows = counts.sum(), counts.sum(1, keepdims=True)
     there = counts > 0
     best = (-math.inf, PRIORS[0])

@@ -108,8 +108,7 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         -------
         array of shape (N,)
         """
-        scores = self.score_samples(X)
-        return self.calibration_.pvalue(scores)
+        return self.calibration_.pvalue(self.score_samples(X))
 
     def held_out_score(self) -> MeanScore:
         """Mean log-likelihood of the rows that `fit` held out, with its standard error."""

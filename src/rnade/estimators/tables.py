@@ -18,6 +18,7 @@ from rnade.checks import positive_int
 from rnade.columns import Column, Resolution, Schema, Standardiser
 from rnade.columns.links import Link, find_links
 from rnade.columns.partition import N_FEATURES, ColumnCells
+from rnade.columns.sources import as_frame
 from rnade.estimators.base import AbstractAutoregressiveEstimator, raise_if_diverged
 from rnade.estimators.inputs import check_rows, some
 from rnade.estimators.parameters import estimator
@@ -110,6 +111,9 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
         -------
         self
         """
+        self.__dict__.pop("network_", None)
+        if not (isinstance(self.columns, str) and self.columns == "real"):
+            X, sample_weight = _rows_that_count(X, sample_weight)
         self._read(X)
         return super().fit(X, y, sample_weight)
 
@@ -127,7 +131,7 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
 
     def _infer(self, X: Any) -> Schema | None:
         """The schema of a table; None for what is no table, which the checks will refuse."""
-        frame = nw.from_native(X, pass_through=True)
+        frame = as_frame(X)
         if isinstance(frame, nw.LazyFrame):
             return None
         if not isinstance(frame, nw.DataFrame):
@@ -135,8 +139,6 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
             if checked is None:
                 return None
             X = checked
-        elif not len(frame) or not frame.columns:
-            return None
         try:
             schema = Schema.infer(X, self.columns, self.missing, self.na)
         except ValueError:
@@ -145,7 +147,9 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
             raise
         if schema.frame == "array" and schema.left_out:
             # An array's columns have no names to leave one out by.
-            complete = np.asarray(X).dtype.kind == "f" and np.isfinite(np.asarray(X)).all()
+            values = np.ma.asarray(X)
+            complete = values.dtype.kind == "f" and not np.ma.getmaskarray(values).any()
+            complete = complete and bool(np.isfinite(values.data).all())
             return None if complete else _refuse_left_out(schema)
         return schema
 
@@ -164,6 +168,11 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
         if isinstance(frame, nw.LazyFrame):
             check_rows(self, X, fitting=fitting)  # says what to do
         values, seen = schema.encode(X)
+        if not len(values):
+            raise ValueError(
+                f"Found array with 0 sample(s) (shape={values.shape}) while a minimum of 1 is"
+                " required."
+            )
         if fitting:
             names = [c.name for c in schema.columns if c.indicates is None]
             self.n_features_in_ = len(names)
@@ -213,7 +222,7 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
         assert self.schema_ is not None
         rounded = []
         for column, x in zip(self.schema_.columns, X.T, strict=True):
-            if column.kind == "real":
+            if column.kind == "real" and column.step is None:
                 smooth = x[~np.isnan(x) & ~np.isin(x, column.atoms)]
                 if Resolution.measure(smooth[:, None]).steps[0] > 0:
                     rounded.append(f"column {column.name!r}")
@@ -325,7 +334,7 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
 
         if isinstance(self.order, str) and self.order != "raster":
             n_orders = n_orders if self.order == "auto" else self.network_["n_networks"]
-            own = torch.tensor(told)
+            own = torch.tensor(told, dtype=torch.int64)
             orders = [torch.cat([shuffled(rest), shuffled(own)]) for _ in range(n_orders)]
             return torch.stack(orders)
         given = told if isinstance(self.order, str) else [int(d) for d in self.order]
@@ -358,6 +367,24 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
 
     def _standardised(self, module: Any, X: Array) -> Tensor:
         return module.cells(X) if self._mixed else super()._standardised(module, X)
+
+    def pvalue(self, X: Any) -> Array:
+        """Share of held-out rows at most as likely as each row: small for outliers.
+
+        As of all models; 1 for a row with nothing observed, of which there is nothing to say.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+
+        Returns
+        -------
+        array of shape (N,)
+        """
+        p_values = super().pvalue(X)
+        if self._mixed:
+            p_values[np.isnan(self._check_rows(X)).all(1)] = 1.0
+        return p_values
 
     def pit(self, X: Any, random_state: Any = None) -> Array:
         """Probability integral transform: where each value falls in its conditional, from 0 to 1.
@@ -534,9 +561,23 @@ def check_array_like(X: Any) -> Any:
         array = np.asarray(X)
     except ValueError:
         return None
-    if array.ndim != 2 or len(array) < 2 or not array.size or array.dtype.kind not in "fiubOUS":
+    if array.ndim != 2 or len(array) < 2 or not array.size or array.dtype.kind not in "fiubOUST":
         return None
     return array
+
+
+def _rows_that_count(X: Any, sample_weight: Any) -> tuple[Any, Any]:
+    """Rows and weights without those of weight 0; what is no table is left to the checks."""
+    frame = as_frame(X)
+    weights = np.asarray(sample_weight if sample_weight is not None else [1.0])
+    if weights.ndim != 1 or weights.dtype.kind not in "fiub" or not (weights == 0).any():
+        return X, sample_weight
+    kept = np.flatnonzero(weights)
+    is_frame = isinstance(frame, nw.DataFrame)
+    rows = frame if is_frame else check_array_like(X)
+    if rows is None or len(rows) != len(weights) or len(kept) < 2:
+        return X, sample_weight
+    return nw.to_native(frame[kept.tolist()]) if is_frame else rows[kept], weights[kept]
 
 
 def _refuse_left_out(schema: Schema) -> Schema:

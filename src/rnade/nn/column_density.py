@@ -66,7 +66,9 @@ class ColumnDensity:
         self.column, self._z = column, z
         C, K = column.n_cells, self._layout.most_components
         self.inside = math.exp(column.log_inside)
-        there = torch.as_tensor(np.array([k.there for k in linked], bool).reshape(-1, len(self)))
+        there = torch.as_tensor(
+            np.array([k.there for k in linked], bool).reshape(len(linked), len(self))
+        )
         gates = torch.where(there.T, gates, -math.inf)
         parts = torch.cat([torch.zeros(*z.shape[:2], 1, dtype=z.dtype), gates], -1).softmax(-1)
         self._log_heads = parts[..., 0].log()
@@ -82,8 +84,8 @@ class ColumnDensity:
                 exact.append(share)
                 values.append(np.where(link.there, link.values, 0.0))
         self.cells = self.cells + self._linked
-        self._exact = np.array(exact).reshape(-1, len(self)).T
-        self._values = np.array(values).reshape(-1, len(self)).T
+        self._exact = np.array(exact).reshape(len(exact), len(self)).T
+        self._values = np.array(values).reshape(len(exact), len(self)).T
         self._fractions = (shares[..., C:] / len(z)).permute(1, 0, 2).flatten(1).numpy()
         mu, log_scale = z[..., C + K : C + 3 * K].permute(1, 0, 2).chunk(2, -1)
         self._mu = mu.flatten(1).numpy()

@@ -281,7 +281,7 @@ def encoded(
     X : array of shape (B, D)
     links : sequence of Link
     counted : array of shape (B,), or 0
-        Weights of rows that the links have counted, and which must not foretell themselves.
+        Weights of rows that the links have counted, and which must not predict themselves.
     """
     by_column = links_by_column(links, len(columns))
     x = np.zeros((*X.shape, FIRST_LINK + max(map(len, by_column)) + 1))
