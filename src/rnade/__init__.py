@@ -1,9 +1,9 @@
 """Exact densities of tables and other data by neural autoregressive models.
 
-``RNADE``, ``NADE`` and the baselines beside them are scikit-learn estimators and ``RNADESearchCV``
-searches over settings; ``Real``, ``Integer``, ``Category`` and ``Date`` are kinds of columns;
-``rnade.nn`` holds the torch modules behind them; ``load`` reads a saved
-model. Everything loads on first use.
+``RNADE``, ``NADE`` and the baselines beside them are scikit-learn estimators, ``RNADESearchCV``
+searches over settings, and ``RNADEImputer`` fills missing cells in pipelines; ``Real``,
+``Integer``, ``Category`` and ``Date`` are kinds of columns; ``rnade.nn`` holds the torch modules
+behind them; ``load`` reads a saved model. Everything loads on first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Gaussian,
         MixtureOfFactorAnalyzers,
         MixtureOfGaussians,
+        RNADEImputer,
         RNADESearchCV,
         load,
     )
@@ -35,6 +36,7 @@ __all__ = [
     "Integer",
     "MixtureOfFactorAnalyzers",
     "MixtureOfGaussians",
+    "RNADEImputer",
     "RNADESearchCV",
     "Real",
     "__version__",

@@ -155,6 +155,7 @@ class ColumnCells:
         low: float | None = None,
         high: float | None = None,
         weights: Array | None = None,
+        n_cells: int | None = None,
     ) -> "ColumnCells":
         """Cut a column of numbers.
 
@@ -170,6 +171,8 @@ class ColumnCells:
             What no value can cross.
         weights : array of shape (N,), optional
             Of the rows; their mean counts as one row.
+        n_cells : int, optional
+            Of the intervals, at most; by default it goes by the rows.
         """
         x = np.asarray(x, dtype=np.float64)
         bounds = np.array([-np.inf if low is None else low, np.inf if high is None else high])
@@ -181,7 +184,7 @@ class ColumnCells:
         apart = ~np.isin(x, own)
         smooth = x[apart]
         scale = _smooth_scale(smooth if len(smooth) else x)
-        n_cells = max(
+        n_cells = n_cells or max(
             FEWEST_CELLS,
             min(N // ROWS_OF_A_CELL, MOST_CELLS),
             min(N // ROWS_OF_A_FURTHER_CELL[whole], MOST_FURTHER_CELLS[whole]),
@@ -304,7 +307,8 @@ class ColumnCells:
             found[here, CODE], found[here, WITHIN] = self.n_intervals + i, 0.0
             found[here, LOG_WIDTH] = -np.inf
         gone = found[:, CODE] < 0
-        found[gone, WITHIN] = self._log_outside(x[gone])
+        if gone.any():
+            found[gone, WITHIN] = self._log_outside(x[gone])
         return found
 
     def _encode_smooth(self, x: Array, found: Array) -> None:
@@ -382,18 +386,20 @@ class ColumnCells:
             From 0 to 1.
         """
         x = np.empty(len(cell))
+        if self.measure == Measure.REAL:
+            smooth = cell < self.n_intervals
+            x[~smooth] = self.atoms[cell[~smooth] - self.n_intervals]
+            at, t = cell[smooth], self.position(self.edges)
+            inside = self.at_position(t[at] + uniform[smooth] * (t[at + 1] - t[at]))
+            x[smooth] = np.clip(inside, self.edges[at], self.edges[at + 1])
+            return x
         for c in np.unique(cell):
             here = cell == c
             x[here] = self._quantile_within(int(c), uniform[here])
         return x
 
     def _quantile_within(self, cell: int, q: Array) -> Array:
-        if cell >= self.n_intervals and self.measure == Measure.REAL:
-            return np.full(len(q), self.atoms[cell - self.n_intervals])
-        if self.measure == Measure.REAL:
-            first, last = self.position(self.edges[cell : cell + 2])
-            x = self.at_position(first + q * (last - first))
-            return np.clip(x, self.edges[cell], self.edges[cell + 1])
+        """Quantiles of the whole numbers or levels of a cell."""
         values, extra, even = self._inside(cell)
         # First the share that all whole numbers of the cell have alike, then the rest.
         first = self.edges[cell] + 0.5 if even else 0.0

@@ -3,6 +3,7 @@
 from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.fvbn import FVBN
 from rnade.estimators.gaussian import Gaussian
+from rnade.estimators.imputer import RNADEImputer
 from rnade.estimators.mfa import MixtureOfFactorAnalyzers
 from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.persistence import load
@@ -17,6 +18,7 @@ __all__ = [
     "Gaussian",
     "MixtureOfFactorAnalyzers",
     "MixtureOfGaussians",
+    "RNADEImputer",
     "RNADESearchCV",
     "load",
 ]

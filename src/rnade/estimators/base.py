@@ -31,6 +31,12 @@ from rnade.typing import Array
 
 # Parts of the training rows, each of which stops the training of some models of an average.
 N_FOLDS = 8
+# Trainings of one fit, by the folders of their checkpoints, and what their bars say.
+STAGES = {
+    "train": "Training",
+    "retrain": "Training on all rows",
+    "questions": "Training for questions",
+}
 
 
 @dataclass(frozen=True)
@@ -68,13 +74,11 @@ class AbstractTrainedEstimator(TrainingParameters, AbstractDensityEstimator):
             patience=self.patience,
         ).with_changes(**changes)
 
-    def _trained_bank(self, members: Sequence[Member], *, first: bool) -> Bank:
-        """Train members as a bank, with a bar and checkpoints of their own in each training."""
-        stage = "train" if first else "retrain"
+    def _trained_bank(self, members: Sequence[Member], stage: str = "train") -> Bank:
+        """Train members as a bank, with a bar and checkpoints of their own in each stage."""
         folder = None if self.checkpoint is None else Path(self.checkpoint) / stage
         bank = Bank(members, checkpoint=folder)
-        what = "Training" if first else "Training on all rows"
-        with bank_bar(what, shown=self.verbose > 0) as on_epoch:
+        with bank_bar(STAGES[stage], shown=self.verbose > 0) as on_epoch:
             bank.advance(on_epoch=on_epoch)
         if bank.interrupted:
             warn_caller(
@@ -159,7 +163,8 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
         first = held_out is not None
         plan = self._plan(*training.x.shape) if first else self._kept_plan
         bank = self._trained_bank(
-            self.make_members(training, held_out, seed, plan, target), first=first
+            self.make_members(training, held_out, seed, plan, target),
+            "train" if first else "retrain",
         )
         results = bank.results()
         if first:

@@ -127,8 +127,21 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         if self._retrains and not outcome.interrupted:
             target = outcome.train_at_best
             self._train_again(X, weights, training, held_out, rows, seed, target)
+        if not outcome.interrupted:
+            self._train_beside(X, weights, training, held_out, seed, device)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
         return self
+
+    def _train_beside(
+        self,
+        X: Array,
+        weights: Array | None,
+        training: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        """Train what an estimator has beside its module; most have nothing."""
 
     def _train_again(
         self,

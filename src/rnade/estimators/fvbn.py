@@ -169,7 +169,7 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
                 starts.member(setting, column, target[column])
                 for column, setting in enumerate(settings)
             ]
-        bank = self._trained_bank(members, first=first)
+        bank = self._trained_bank(members, "train" if first else "retrain")
         places = bank.best_of_each_model(range(len(members))) if first else None
         kept = bank.results(places)
         raise_if_diverged(kept if not first else [t for t in kept if t.best_score == -np.inf])

@@ -23,7 +23,7 @@ FEW_ROWS = 20
 _TAKEN_BY = "RNADE takes such tables as they are (columns='auto')."
 
 
-def check_rows(estimator: Any, X: Any, *, fitting: bool) -> Array:
+def check_rows(estimator: Any, X: Any, *, fitting: bool, missing: bool = False) -> Array:
     """Return X as a finite float64 array of shape (N, D), or say what is wrong and where.
 
     Column names of data frames are kept when fitting and checked afterwards.
@@ -34,6 +34,8 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool) -> Array:
     X : array-like or data frame of shape (N, D)
     fitting : bool
         Whether X defines the columns, or must agree with those that were fitted.
+    missing : bool
+        Whether cells may be missing (NaN).
     """
     frame = nw.from_native(X, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
@@ -60,7 +62,7 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool) -> Array:
         ensure_min_samples=2 if fitting else 1,
         estimator=estimator,
     )
-    _check_finite(estimator, X)
+    _check_finite(estimator, X, missing)
     return np.asarray(X, dtype=np.float64)
 
 
@@ -112,13 +114,13 @@ def _frame_values(frame: nw.DataFrame[Any]) -> Array:
     return np.column_stack(columns) if columns else np.empty((len(frame), 0))
 
 
-def _check_finite(estimator: Any, X: Array) -> None:
+def _check_finite(estimator: Any, X: Array, missing: bool) -> None:
     labels = column_labels(estimator)
     # One fast pass where all is well: a sum of squares below the largest value's own.
     flat = X.ravel(order="K")
     if np.dot(flat, flat) < LARGEST_VALUE**2:
         return
-    finite = np.isfinite(X)
+    finite = ~np.isinf(X) if missing else np.isfinite(X)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
         raise ValueError(

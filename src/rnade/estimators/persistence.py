@@ -82,12 +82,19 @@ def save(
     names = getattr(estimator, "feature_names_in_", None)
     fitted = estimator.fitted_rows_
     schema = getattr(estimator, "schema_", None)
+    questions = getattr(estimator, "questions_", None)
+    if questions is not None:
+        tensors |= {
+            f"questions.{name}": t.float() if t.is_floating_point() else t
+            for name, t in questions.state_dict().items()
+        }
+    for prefix, module in (("cells", estimator.module_), ("questions-cells", questions)):
+        if isinstance(module, TableDensity):
+            for d, column in enumerate(module.columns):
+                for name, array in column.arrays().items():
+                    tensors[f"{prefix}.{d}.{name}"] = torch.as_tensor(array)
     if isinstance(estimator.module_, TableDensity):
-        for d, column in enumerate(estimator.module_.columns):
-            for name, array in column.arrays().items():
-                tensors[f"cells.{d}.{name}"] = torch.as_tensor(array)
-        links = [link for own in estimator.module_.networks.links for link in own]
-        for i, link in enumerate(links):
+        for i, link in enumerate(estimator.module_.links):
             for name, array in link.arrays().items():
                 tensors[f"links.{i}.{name}"] = torch.as_tensor(array)
     settings = {
@@ -130,6 +137,9 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> AbstractDensi
         reason = str(error).splitlines()[-1].strip()
         raise ModelFileError(f"{path} does not describe a model: {reason}") from error
     estimator.module_ = estimator.module_.to(target)
+    questions = getattr(estimator, "questions_", None)
+    if questions is not None:
+        questions.to(target)
     return estimator
 
 
@@ -152,16 +162,17 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
     D_model = len(estimator.schema_.columns) if mixed else D
     if tensors["standardiser.mean"].shape != (D_model,):
         raise ValueError(f"it claims {D} columns, and its tensors have another number")
-    cells = _cells(tensors, D_model) if mixed else None
-    # On the meta device nothing is allocated, whatever sizes the settings claim.
-    with torch.device("meta"):
-        module = (
-            estimator._empty_module(D)
-            if cells is None
-            else estimator._empty_table(cells, _links(tensors))
+    if mixed:
+        estimator.module_ = _table(estimator, tensors, "module", "cells", estimator.network_)
+    else:
+        with torch.device("meta"):
+            module = estimator._empty_module(D)
+        module.load_state_dict(_under("module", tensors), assign=True)
+        estimator.module_ = for_scoring(module)
+    if "questions.orders" in tensors:
+        estimator.questions_ = _table(
+            estimator, tensors, "questions", "questions-cells", estimator.questions_network_
         )
-    module.load_state_dict(_under("module", tensors), assign=True)
-    estimator.module_ = for_scoring(module)
     estimator.validation_scores_ = tensors["validation.scores"].numpy()
     for prefix, (attribute, make) in PARTS.items():
         arrays: dict[str, Any] = {k: t.numpy() for k, t in _under(prefix, tensors).items()}
@@ -180,6 +191,19 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
     return rebuilt
 
 
+def _table(
+    estimator: Any, tensors: dict[str, Tensor], name: str, cells: str, sizes: Mapping[str, Any]
+) -> TableDensity:
+    """The density of a table, from the tensors under two prefixes."""
+    columns = _cells(_under(cells, tensors))
+    # On the meta device nothing is allocated, whatever sizes the settings claim.
+    with torch.device("meta"):
+        links = _links(tensors) if name == "module" else ()
+        module: TableDensity = estimator._empty_table(columns, sizes, links)
+    module.load_state_dict(_under(name, tensors), assign=True)
+    return module.double().requires_grad_(False)
+
+
 def _kind(value: Any) -> Any:
     """The kind of a column that `_plain` wrote; a name stays a name."""
     if not isinstance(value, dict):
@@ -188,11 +212,12 @@ def _kind(value: Any) -> Any:
     return classes[value["kind"]](**{k: v for k, v in value.items() if k != "kind"})
 
 
-def _cells(tensors: dict[str, Tensor], n_columns: int) -> list[ColumnCells]:
+def _cells(tensors: dict[str, Tensor]) -> list[ColumnCells]:
     """The columns of a table, as they were cut into cells."""
+    n_columns = sum(name.endswith(".measure") for name in tensors)
     found = []
     for d in range(n_columns):
-        arrays = {name: t.numpy() for name, t in _under(f"cells.{d}", tensors).items()}
+        arrays = {name: t.numpy() for name, t in _under(str(d), tensors).items()}
         found.append(ColumnCells.from_arrays(arrays))
     return found
 

@@ -1,6 +1,7 @@
 """Questions to a fitted table: any columns given any others."""
 
 import abc
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ from rnade.nn.table import TableDensity
 from rnade.typing import Array
 
 IMPUTATIONS = ("mean", "median", "likeliest", "draw")
-_NO_NETWORKS = (
+NO_NETWORKS = (
     "This model was fitted without the networks that answer questions about some columns given"
     " others. Fit it again with questions=True, recipe='modern' and ensemble='auto' (their"
     " defaults)."
@@ -57,11 +58,21 @@ class QuestionsMixin:
     def _answering(self) -> TableDensity:
         """The networks that predict any column from any others, or an error that says why not."""
         check_is_fitted(self)
-        networks = self.module_ if self._mixed else self.questions_
+        networks: TableDensity | None = self.module_ if self._mixed else self.questions_
         if networks is None:
-            raise ValueError(_NO_NETWORKS)
-        found: TableDensity = networks
-        return found
+            raise ValueError(NO_NETWORKS)
+        return networks
+
+    @property
+    def answers_questions(self) -> bool:
+        """Whether the fitted model can be asked about some columns given others."""
+        check_is_fitted(self)
+        return self._mixed or self.questions_ is not None
+
+    @property
+    def _drawing(self) -> TableDensity:
+        """A copy in the precision of training, which is enough for draws."""
+        return copy.deepcopy(self._answering).float()
 
     @property
     def _asked_schema(self) -> Schema:
@@ -104,11 +115,12 @@ class QuestionsMixin:
         X : data frame or array-like
             What is observed of it and not given is what the density is of; columns may be absent
             from a frame.
-        given : list of names, dict, or None
+        given : list of names, dict, bool array of shape (N, D), or None
             Columns of X that are given; or values that are given for all rows, by name, where a
-            tuple (low, high) is a range, both ends included. X need not have columns of a dict,
-            and what it has there is ignored. With one range the probability of the range is
-            computed exactly; of several it is estimated by draws.
+            tuple (low, high) is a range, both ends included; or which cells are given, in the
+            model's order of columns. X need not have columns of a dict, and what it has there is
+            ignored. With one range the probability of the range is computed exactly; of several
+            it is estimated by draws.
         return_spread : bool
             Whether to give the standard deviation over orders too: how much the answer depends
             on the order.
@@ -118,23 +130,27 @@ class QuestionsMixin:
         array of shape (N,), or two of them
             0 for rows with nothing observed that is not given.
         """
-        table, schema = self._answering, self._asked_schema
         values = self._read_some(X)
-        ranges = {}
+        ranges: Mapping[int, Any] = {}
+        known: Any = np.zeros(values.shape[1], dtype=bool)
         if isinstance(given, Mapping):
             fixed = self._read_given(given)
-            columns, ranges = fixed.columns, fixed.ranges
-            values[:, sorted(columns)] = fixed.values[sorted(columns)]
+            ranges = fixed.ranges
+            known[sorted(fixed.columns)] = True
+            values[:, known] = fixed.values[known]
+        elif isinstance(given, np.ndarray) and given.dtype == bool:
+            known = _cells_of(given, values)
         else:
-            columns = {find_column(schema, name) for name in _listed(given)}
-        along = log_densities(table, values, columns).numpy()
+            known[[find_column(self._asked_schema, name) for name in _listed(given)]] = True
+        along = log_densities(self._answering, values, known).numpy()
         if ranges:
-            generator = Generator().manual_seed(0)
-            known = np.where(np.isin(np.arange(values.shape[1]), sorted(columns)), values, np.nan)
-            along = along + log_probability(table, values, ranges, generator)
-            along = along - log_probability(table, known[:1], ranges, generator)
+            along = along + self._log_probability(values, ranges)
+            along = along - self._log_probability(np.where(known, values, np.nan)[:1], ranges)
         found = log_average(torch.as_tensor(along)).numpy()
         return (found, along.std(0)) if return_spread else found
+
+    def _log_probability(self, values: Array, ranges: Mapping[int, Any]) -> Array:
+        return log_probability(self._answering, values, ranges, Generator().manual_seed(0))
 
     # ---------------------------------------------------------------- one column
 
@@ -180,7 +196,7 @@ class QuestionsMixin:
     # ---------------------------------------------------------------- draws
 
     def _sample_given(self, n_samples: int, random_state: Any, given: Any) -> Array:
-        table = self._answering
+        table = self._drawing
         n = positive_int(n_samples, "n_samples")
         generator = make_generator(random_state)
         if not isinstance(given, Mapping):
@@ -220,7 +236,7 @@ class QuestionsMixin:
         table like X, or a list of `n_draws` of them
             Observed cells, index, types and columns that the model left out are as they were.
         """
-        table = self._answering
+        table = self._drawing if how == "draw" else self._answering
         if how not in IMPUTATIONS:
             raise unknown_name(how, list(IMPUTATIONS), "how")
         if n_draws is not None and how != "draw":
@@ -264,14 +280,24 @@ class QuestionsMixin:
         """
         from rnade.estimators.predictor import make_predictor
 
+        if not self.answers_questions:
+            raise ValueError(NO_NETWORKS)
         d = find_column(self._asked_schema, column)
-        assert self._answering is not None
         return make_predictor(self, self._asked_schema.columns[d])
 
 
 def make_generator(random_state: Any) -> Generator:
     """A torch generator from scikit-learn's form of a seed."""
     return Generator().manual_seed(int(make_rng(random_state).randint(2**31 - 1)))
+
+
+def _cells_of(given: Any, values: Array) -> Any:
+    """Which cells are given, checked."""
+    if given.shape != values.shape:
+        raise ValueError(
+            f"Expected given to be an array of bool of shape {values.shape}; got {given.shape}."
+        )
+    return given
 
 
 def _listed(given: Iterable[Any] | None) -> list[Any]:

@@ -57,9 +57,9 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
     # Names of further fitted attributes that a model file keeps, as JSON holds them.
     _kept: ClassVar[tuple[str, ...]] = ()
 
-    def _check_rows(self, X: Any, *, fitting: bool = False) -> Array:
+    def _check_rows(self, X: Any, *, fitting: bool = False, missing: bool = False) -> Array:
         """X as a matrix of numbers, or an error that says what is wrong with it and where."""
-        return check_rows(self, X, fitting=fitting)
+        return check_rows(self, X, fitting=fitting, missing=missing)
 
     def _encode(self, X: Array) -> Array:
         """Values as the module takes them, before standardising."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 import narwhals.stable.v1 as nw
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
@@ -24,10 +24,13 @@ from rnade.estimators.inputs import check_rows, some
 from rnade.estimators.parameters import estimator
 from rnade.estimators.questions import QuestionsMixin
 from rnade.estimators.settings import make_rng
-from rnade.exceptions import SpikeWarning, TableWarning, warn_caller
+from rnade.exceptions import SpikeWarning, TableWarning, TrainingWarning, warn_caller
 from rnade.nn.any_order import AnyOrderModule
+from rnade.nn.ensemble import log_average
+from rnade.nn.questions import log_densities
 from rnade.nn.table import TableDensity, encoded
-from rnade.training import Member, Outcome
+from rnade.training import Member, Outcome, diverged_error
+from rnade.training.questions import cut_smoothly, plan_questions, questions_recipe
 from rnade.training.table import (
     MOST_NETWORKS,
     TablePlan,
@@ -61,11 +64,17 @@ class TableParameters:
         learns which cells are missing: that counts in log densities, and draws have missing cells.
     na : sequence of str or float
         Marks that mean a missing cell, such as ``["?", -999]``, beside NaN, None and null.
+    questions : bool
+        Whether to train, for tables of complete real-valued columns, a network that predicts any
+        column from any others beside the model itself: it answers `conditional`, `log_density`,
+        `impute` and the like, and scores rows with missing cells. It is not trained where
+        `ensemble` is None or the recipe "paper". Tables with other columns need no such network.
     """
 
     columns: Any = "auto"
     missing: str = "ignore"
     na: Sequence[Any] = ()
+    questions: bool = True
 
 
 class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregressiveEstimator):
@@ -77,10 +86,15 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
         What the columns hold; None with ``columns="real"``.
     network_ : dict
         Sizes of the networks of a table that has other than complete real columns.
+    questions_ : rnade.nn.table.TableDensity or None
+        Of a table of complete real columns: the networks that answer questions.
+    questions_network_ : dict or None
+        Their sizes.
     """
 
     schema_: Schema | None = None
-    _kept = ("members_", "network_")
+    questions_network_: dict[str, Any] | None = None
+    _kept = ("members_", "network_", "questions_network_")
     network_: dict[str, Any]
     module_: Any
     n_components: int
@@ -115,6 +129,7 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
         if not (isinstance(self.columns, str) and self.columns == "real"):
             X, sample_weight = _rows_that_count(X, sample_weight)
         self._read(X)
+        self.questions_, self.questions_network_ = None, None  # of an earlier fit
         return super().fit(X, y, sample_weight)
 
     def _read(self, X: Any) -> None:
@@ -153,10 +168,10 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
             return None if complete else _refuse_left_out(schema)
         return schema
 
-    def _check_rows(self, X: Any, *, fitting: bool = False) -> Array:
+    def _check_rows(self, X: Any, *, fitting: bool = False, missing: bool = False) -> Array:
         schema = self.schema_
         if schema is None:
-            return super()._check_rows(X, fitting=fitting)
+            return super()._check_rows(X, fitting=fitting, missing=missing)
         frame = nw.from_native(X, pass_through=True)
         if not self._mixed:
             if isinstance(frame, nw.DataFrame) and schema.frame != "array":
@@ -164,7 +179,7 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
                 absent = [name for name in wanted if name not in frame.columns]
                 if not absent and (fitting or len(frame.columns) > len(wanted)):
                     X = nw.to_native(frame.select(wanted))
-            return super()._check_rows(X, fitting=fitting)
+            return super()._check_rows(X, fitting=fitting, missing=missing)
         if isinstance(frame, nw.LazyFrame):
             check_rows(self, X, fitting=fitting)  # says what to do
         values, seen = schema.encode(X)
@@ -252,7 +267,7 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
         few = len(training.x) < FEWEST_ROWS_TO_PART
         columns, plan, members = self.make_table_members(training, held_out if few else None, seed)
         device = training.x.device
-        bank = self._trained_bank(members, first=True)
+        bank = self._trained_bank(members)
         trained = bank.results()
         results = [result for result in trained if result.diverged is None]
         if not results:
@@ -271,7 +286,7 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
             for i, result in enumerate(results)
         ]
         best = max(results, key=lambda result: result.best_score)
-        orders = self._orders(plan.n_orders, seed)
+        orders = self._orders(plan.n_orders, seed, len(results))
         self.network_["n_orders"] = len(orders)
         module = TableDensity(columns, networks, orders, self._indicators())
         outcome = Outcome(
@@ -322,7 +337,7 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
         )
         return columns, plan, members
 
-    def _orders(self, n_orders: int, seed: int) -> Tensor:
+    def _orders(self, n_orders: int, seed: int, n_networks: int) -> Tensor:
         """Orders of the columns; indicators of missing cells come before what they tell of."""
         assert self.schema_ is not None
         told = [d for d, column in enumerate(self.schema_.columns) if column.indicates is None]
@@ -333,24 +348,25 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
             return places[torch.randperm(len(places), generator=generator)]
 
         if isinstance(self.order, str) and self.order != "raster":
-            n_orders = n_orders if self.order == "auto" else self.network_["n_networks"]
+            n_orders = n_orders if self.order == "auto" else n_networks
             own = torch.tensor(told, dtype=torch.int64)
             orders = [torch.cat([shuffled(rest), shuffled(own)]) for _ in range(n_orders)]
             return torch.stack(orders)
         given = told if isinstance(self.order, str) else [int(d) for d in self.order]
         order = torch.cat([rest, torch.tensor(given, dtype=torch.int64)])
-        return order.repeat(self.network_["n_networks"], 1)
+        return order.repeat(n_networks, 1)
 
     def _indicators(self) -> dict[int, int]:
         """For columns whose missing cells are modelled, the place of what tells them."""
-        assert self.schema_ is not None
-        places = {column.name: d for d, column in enumerate(self.schema_.columns)}
-        told = {places[c.name]: c.indicates for c in self.schema_.columns if c.indicates}
+        columns = () if self.schema_ is None else self.schema_.columns
+        places = {column.name: d for d, column in enumerate(columns)}
+        told = {places[c.name]: c.indicates for c in columns if c.indicates}
         return {places[name]: d for d, name in told.items() if name in places}
 
-    def _empty_table(self, columns: Sequence[ColumnCells], links: Sequence[Link]) -> TableDensity:
+    def _empty_table(
+        self, columns: Sequence[ColumnCells], sizes: Mapping[str, Any], links: Sequence[Link]
+    ) -> TableDensity:
         """A density of the fitted shape, for the tensors of a model file."""
-        sizes: Mapping[str, Any] = self.network_
         networks = AnyOrderModule(
             columns,
             sizes["n_hidden"],
@@ -363,7 +379,80 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
         orders = torch.zeros(sizes["n_orders"], len(columns), dtype=torch.int64)
         return TableDensity(columns, networks, orders, self._indicators())
 
+    # ---------------------------------------------------------------- questions to real columns
+
+    def _train_beside(
+        self,
+        X: Array,
+        weights: Array | None,
+        training: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        # One model, and the paper's recipe, are asked for by those who want just that.
+        if self._mixed or not self.questions or self.ensemble is None or self.recipe == "paper":
+            return
+
+        def some(at: NDArray[np.int64]) -> Batch:
+            w = None if weights is None else torch.as_tensor(weights[at], dtype=torch.float32)
+            return Batch(torch.as_tensor(X[at]), w).map(lambda t: t.to(device))
+
+        rows = some(training)
+        columns = cut_smoothly(X[training], None if weights is None else weights[training])
+        plan = plan_questions(len(rows.x), columns, device.type)
+        recipe = questions_recipe(plan, len(columns), self.epochs)
+        members = table_members(
+            columns,
+            X[training],
+            rows.weights,
+            plan,
+            recipe,
+            seed,
+            device,
+            held_out=some(held_out),
+        )
+        result = self._trained_bank(members, "questions").results()[0]
+        if result.diverged is not None:
+            warn_caller(
+                "Training of the networks that answer questions failed; this model has none."
+                f" {diverged_error(result.diverged)}",
+                TrainingWarning,
+            )
+            return
+        networks: Any = result.module
+        orders = _random_orders(len(columns), plan.n_orders, seed)
+        module = TableDensity(columns, networks, orders).to(device)
+        self.questions_ = module.double().requires_grad_(False)
+        self.questions_network_ = plan.settings()
+
     # ---------------------------------------------------------------- asking
+
+    def score_samples(self, X: Any) -> Array:
+        """Log density of what is observed of each row, in nats and in the data's own units.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+            Rows with missing cells, of a model fitted to complete real-valued columns, are scored
+            by the networks that answer questions (`questions`), others by the model itself.
+
+        Returns
+        -------
+        array of shape (N,)
+        """
+        check_is_fitted(self)
+        if self._mixed or self.questions_ is None:
+            return super().score_samples(X)
+        values = self._check_rows(X, missing=True)
+        gaps = np.isnan(values).any(axis=1)
+        if not gaps.any():
+            return self._score(values)
+        scores, none = np.empty(len(values)), np.zeros(values.shape[1], dtype=bool)
+        scores[gaps] = log_average(log_densities(self.questions_, values[gaps], none)).numpy()
+        if not gaps.all():
+            scores[~gaps] = self._score(values[~gaps])
+        return scores
 
     def _standardised(self, module: Any, X: Array) -> Tensor:
         return module.cells(X) if self._mixed else super()._standardised(module, X)
@@ -549,6 +638,11 @@ class AbstractTableEstimator(QuestionsMixin, TableParameters, AbstractAutoregres
         other = super()._changed(changes)
         other.schema_ = copy.copy(self.schema_)
         return other
+
+
+def _random_orders(n_columns: int, n_orders: int, seed: int) -> Tensor:
+    generator = Generator().manual_seed(seed)
+    return torch.stack([torch.randperm(n_columns, generator=generator) for _ in range(n_orders)])
 
 
 def check_array_like(X: Any) -> Any:

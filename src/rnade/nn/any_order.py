@@ -410,21 +410,23 @@ class Walk:
         """
         self.s, self.given = self.module._told(cells, given), given.clone()
 
-    def outputs(self, d: int, rows: Tensor) -> Tensor:
-        """Outputs for any column of some rows, (M, len(rows), P_d + R)."""
+    def outputs(self, d: int, rows: Tensor | slice) -> Tensor:
+        """Outputs for any column of some rows, (M, k, P_d + R)."""
         return self.module._outputs_of(self.s[:, rows], d)
 
-    def tell_of(self, d: int, rows: Tensor, cells: Tensor, *, forget: bool = False) -> None:
+    def tell_of(
+        self, d: int, rows: Tensor | slice, cells: Tensor, *, forget: bool = False
+    ) -> None:
         """Say what any column of some rows holds, or take back what was said of it.
 
         Parameters
         ----------
         d : int
-        rows : int64 Tensor of shape (k,)
+        rows : int64 Tensor of shape (k,), or slice
         cells : Tensor of shape (k, 4 or more)
         forget : bool
         """
-        step = self._step(d, cells, torch.ones(len(rows), dtype=torch.bool, device=cells.device))
+        step = self._step(d, cells, torch.ones(len(cells), dtype=torch.bool, device=cells.device))
         self.s[:, rows] += -step if forget else step
         self.given[rows, d] = not forget
 

@@ -4,10 +4,11 @@ Values are numbers and codes of levels as `TableDensity` takes them, NaN where a
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from rnade.columns.partition import ColumnCells, Measure
@@ -30,38 +31,38 @@ Range = tuple[float, float]
 
 
 @torch.no_grad()
-def log_densities(table: TableDensity, X: Array, given: Collection[int]) -> Tensor:
-    """Log density along each order of what is observed of a row, given some of its columns.
+def log_densities(table: TableDensity, X: Array, given: NDArray[np.bool_]) -> Tensor:
+    """Log density along each order of what is observed of a row, given some of its cells.
 
-    The given columns come first in every order.
+    The given cells come first in every order.
 
     Parameters
     ----------
     table : TableDensity
     X : array of shape (B, D)
-    given : collection of int
-        Columns; where their cells are missing nothing is given.
+    given : bool array that broadcasts to (B, D)
+        Cells; where they are missing nothing is given.
 
     Returns
     -------
     Tensor of shape (R, B)
         In float64, on the CPU.
     """
-    columns = torch.zeros(table.n_dimensions, dtype=torch.bool, device=table.device)
-    columns[list(given)] = True
-    parts = []
-    for x in torch.split(table.cells(X), table._rows_at_a_time()):
-        cells, seen = x[..., :-1], x[..., -1] > 0
-        asked = (seen & ~columns).any(0).tolist()
+    parts, size = [], table._rows_at_a_time()
+    where = torch.as_tensor(np.array(np.broadcast_to(given, X.shape)))
+    for x, first in zip(torch.split(table.cells(X), size), torch.split(where, size), strict=True):
+        cells, seen, known = x[..., :-1], x[..., -1] > 0, first.to(table.device)
+        asked = seen & ~known
+        some = asked.any(0).tolist()
         along = []
         for r, order in table._all():
-            walk = table.network(r).walk([d for d in order if asked[d]], len(x))
-            walk.know(cells, seen & columns)
+            walk = table.network(r).walk([d for d in order if some[d]], len(x))
+            walk.know(cells, seen & known)
             total = cells.new_zeros(len(x))
             for d, z in walk:
                 term = walk.log_densities(z, cells[:, d])[0]
-                total += torch.where(seen[:, d], term, 0.0)
-                walk.tell(cells[:, d], seen[:, d])
+                total += torch.where(asked[:, d], term, 0.0)
+                walk.tell(cells[:, d], asked[:, d])
             along.append(total.double().cpu())
         parts.append(torch.stack(along))
     return torch.cat(parts, 1)
@@ -122,7 +123,8 @@ def _drawn_along(
         places = np.flatnonzero(asked)
         if not len(places):
             continue
-        rows = torch.as_tensor(places).to(table.device)
+        whole = len(places) == len(X)
+        rows = slice(None) if whole else torch.as_tensor(places).to(table.device)
         z = walk.outputs(d, rows)
         values = table.density_of(d, z, x[rows], walk.given[rows]).sample(generator)
         filled[places, d] = values

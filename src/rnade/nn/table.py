@@ -80,8 +80,12 @@ class TableDensity(nn.Module):
             Features of each cell, its value, what R links say of it, and last whether it is
             observed.
         """
-        links = [link for own in self.networks.links for link in own]
-        return encoded(self.columns, X, links).to(self.device, self.dtype)
+        return encoded(self.columns, X, self.links).to(self.device, self.dtype)
+
+    @property
+    def links(self) -> list[Link]:
+        """Of all columns."""
+        return [link for own in self.networks.links for link in own]
 
     def features_of(self, d: int, values: Array) -> Tensor:
         """Features and values of one column's cells, (B, 5), without what links say of them."""

@@ -29,7 +29,9 @@ def fit_default(folds: Sequence[FoldRows], device: torch.device, quick: bool) ->
     from rnade.estimators import RNADE
 
     for fold in folds:
-        model = RNADE(random_state=fold.number, device=str(device), columns="real")
+        model = RNADE(
+            random_state=fold.number, device=str(device), columns="real", questions=False
+        )
         if quick:
             model.set_params(epochs=3)
         with warnings.catch_warnings():
