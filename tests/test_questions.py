@@ -60,7 +60,7 @@ def test_conditionals_of_all_kinds_have_mass_1(name, mixed):
         days = np.datetime64("2018-01-01") + np.arange(2000)
         assert conditional.pdf(days).sum() == pytest.approx(1, abs=1e-3)
     else:
-        grid = np.linspace(-30, 300, 400_001)
+        grid = np.linspace(-30, 300, 40_001)
         mass = np.trapezoid(np.where(grid == 0, 0, conditional.pdf(grid)), grid)
         atom = conditional.pdf(0.0)[0] if name == "rain" else 0
         assert mass + atom == pytest.approx(1, abs=0.01)

@@ -93,6 +93,10 @@ class RNADE(RoundingParameters, AbstractTableEstimator):
         What the columns hold, what was left out and why; None with ``columns="real"``.
     network_ : dict
         Of tables with other than complete real-valued columns: number and size of the networks.
+    questions_ : rnade.nn.table.TableDensity or None
+        Of complete real-valued tables: the network that answers questions.
+    questions_network_ : dict or None
+        Its size.
     n_rows_ : int
         Rows fitted, held-out rows included.
     fitted_rows_ : FittedRows
