@@ -11,7 +11,7 @@ from torch import Generator
 from rnade.backends.threads import threads_for
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
-from rnade.estimators.density import AbstractDensityEstimator
+from rnade.estimators.missing import AbstractMissingEstimator
 from rnade.estimators.parameters import MixtureParameters
 from rnade.estimators.settings import scale_floors
 from rnade.nn import AbstractGaussianMixture
@@ -25,7 +25,7 @@ from rnade.typing import Array
 MOST_COMPONENTS = 50
 
 
-class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
+class AbstractMixtureEstimator(MixtureParameters, AbstractMissingEstimator):
     """Density estimator over one mixture, trained by EM, its size given or searched for."""
 
     n_components: Any  # a parameter of every subclass
@@ -161,6 +161,7 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
                 n_models=self.n_init,
                 weights=training.weights,
                 floor=floor,
+                seen=training.seen,
             )
         bank.set_components(*start)
         description = ", ".join(f"{name}={value}" for name, value in sizes.items())
@@ -174,6 +175,8 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
                 validation=None if held_out is None else held_out.x,
                 weights=training.weights,
                 validation_weights=None if held_out is None else held_out.weights,
+                seen=training.seen,
+                validation_seen=None if held_out is None else held_out.seen,
                 target=target,
                 # Of a bank, the history holds lists.
                 on_epoch=on_epoch if self.n_init == 1 else None,
