@@ -29,6 +29,7 @@ from rnade import (
     NADE,
     RNADE,
     Gaussian,
+    MixtureOfColumns,
     MixtureOfFactorAnalyzers,
     MixtureOfGaussians,
     load,
@@ -68,6 +69,8 @@ ESTIMATORS = {
     "mog-restarts": MixtureOfGaussians([1, 3], n_init=2, init="random", retrain=True, **EM_QUICK),
     "mog-minibatch": MixtureOfGaussians(3, batch_size=64, max_iter=40, **EM_QUICK),
     "mfa": MixtureOfFactorAnalyzers(3, 2, max_iter=30, **EM_QUICK),
+    "columns": MixtureOfColumns(max_iter=30, **EM_QUICK),
+    "columns-restarts": MixtureOfColumns(3, n_init=2, retrain=True, **EM_QUICK),
     "mfa-search": MixtureOfFactorAnalyzers([1, 2], "search", max_iter=10, **EM_QUICK),
 }
 REAL = [name for name in ESTIMATORS if not name.startswith(("nade", "fvsbn"))]
@@ -103,6 +106,8 @@ def make_X(n=300, seed=0):
         MixtureOfGaussians(2, max_iter=5),
         MixtureOfGaussians("search", n_init=2, batch_size=10, max_iter=5, init="random"),
         MixtureOfFactorAnalyzers(2, max_iter=5),
+        MixtureOfColumns(max_iter=5),
+        MixtureOfColumns("search", columns="real", n_init=2, retrain=True, max_iter=2),
         MixtureOfFactorAnalyzers([1, 2], "search", retrain=True, max_iter=5),
     ]
 )

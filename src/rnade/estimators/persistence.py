@@ -24,6 +24,7 @@ from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.fvbn import FVBN
 from rnade.estimators.gaussian import Gaussian
+from rnade.estimators.latent_classes import MixtureOfColumns
 from rnade.estimators.mfa import MixtureOfFactorAnalyzers
 from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.rnade import RNADE
@@ -31,10 +32,19 @@ from rnade.estimators.scoring import for_scoring
 from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
 from rnade.exceptions import ModelFileError
-from rnade.nn.table import TableDensity
+from rnade.nn.table import AbstractTableDensity
 from rnade.serialisation import read_model, write_model
 
-KINDS = (RNADE, NADE, FVSBN, FVBN, Gaussian, MixtureOfGaussians, MixtureOfFactorAnalyzers)
+KINDS = (
+    RNADE,
+    NADE,
+    FVSBN,
+    FVBN,
+    Gaussian,
+    MixtureOfGaussians,
+    MixtureOfFactorAnalyzers,
+    MixtureOfColumns,
+)
 CLASSES: dict[str, type[AbstractDensityEstimator]] = {kind.__name__: kind for kind in KINDS}
 
 # Parameters that files of earlier versions call otherwise.
@@ -81,7 +91,7 @@ def save(
     names = getattr(estimator, "feature_names_in_", None)
     fitted = estimator.fitted_rows_
     schema = getattr(estimator, "schema_", None)
-    if isinstance(estimator.module_, TableDensity):
+    if isinstance(estimator.module_, AbstractTableDensity):
         for d, column in enumerate(estimator.module_.columns):
             for name, array in column.arrays().items():
                 tensors[f"cells.{d}.{name}"] = torch.as_tensor(array)

@@ -1,10 +1,10 @@
 """Tables with columns of any kind: how an estimator reads, fits and gives them back."""
 
-import copy
+import abc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -17,26 +17,15 @@ from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.columns import Column, Resolution, Schema, Standardiser
 from rnade.columns.partition import ColumnCells
-from rnade.estimators.base import AbstractAutoregressiveEstimator, raise_if_diverged
+from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.inputs import check_rows, some
 from rnade.estimators.parameters import estimator
 from rnade.estimators.settings import make_rng
 from rnade.exceptions import SpikeWarning, TableWarning, warn_caller
-from rnade.nn.any_order import AnyOrderModule
-from rnade.nn.table import TableDensity
-from rnade.training import Member, Outcome
-from rnade.training.table import (
-    MOST_NETWORKS,
-    TablePlan,
-    cut_columns,
-    plan_table,
-    table_members,
-    table_recipe,
-)
+from rnade.nn.table import AbstractTableDensity
+from rnade.training.table import cut_columns
 from rnade.typing import Array
 
-# Rows below which each network's own part would be too few to stop its training.
-FEWEST_ROWS_TO_PART = 5 * MOST_NETWORKS
 # Rows whose distributions of a column are looked at together.
 ASKED_ROWS = 4096
 IMPUTATIONS = ("mean", "median", "likeliest", "draw")
@@ -66,30 +55,25 @@ class TableParameters:
     na: Sequence[Any] = ()
 
 
-class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
-    """Estimator that takes a table as it is: real-valued complete ones as ever, others in cells.
+class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
+    """Estimator that takes a table as it is, its columns cut into cells.
 
     Attributes
     ----------
     schema_ : Schema or None
-        What the columns hold; None with ``columns="real"``.
-    network_ : dict
-        Sizes of the networks of a table that has other than complete real columns.
+        What the columns hold; None for real-valued complete tables that are not cut into cells.
     """
 
     schema_: Schema | None = None
-    _kept = ("members_", "network_")
-    network_: dict[str, Any]
     module_: Any
-    n_components: int
-    n_hidden: int
-    n_layers: int
-    ensemble: Any
+
+    # Whether complete columns of real numbers are cut into cells too.
+    _cuts_all: ClassVar[bool] = False
 
     @property
     def _mixed(self) -> bool:
-        """Whether the fitted table has anything but complete columns of real numbers."""
-        return self.schema_ is not None and not self.schema_.is_plain
+        """Whether the fitted table was cut into cells: `module_` is an `AbstractTableDensity`."""
+        return self.schema_ is not None and (self._cuts_all or not self.schema_.is_plain)
 
     # ---------------------------------------------------------------- reading
 
@@ -115,10 +99,10 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
     def _read(self, X: Any) -> None:
         """Find out what the columns of a table hold, and say it."""
         self.schema_ = None
-        if not (isinstance(self.columns, str) and self.columns == "real"):
+        if self._cuts_all or not (isinstance(self.columns, str) and self.columns == "real"):
             self.schema_ = schema = self._infer(X)
             if schema is not None and self._mixed:
-                self._check_mixed_settings()
+                self._check_table_settings()
                 if self.verbose:
                     _say(schema)
                 for text in schema.suspicions:
@@ -145,7 +129,7 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
         if schema.frame == "array" and schema.left_out:
             # An array's columns have no names to leave one out by.
             complete = np.asarray(X).dtype.kind == "f" and np.isfinite(np.asarray(X)).all()
-            return None if complete else _refuse_left_out(schema)
+            return None if complete and not self._cuts_all else _refuse_left_out(schema)
         return schema
 
     def _check_rows(self, X: Any, *, fitting: bool = False) -> Array:
@@ -153,7 +137,7 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
         if schema is None:
             return super()._check_rows(X, fitting=fitting)
         frame = nw.from_native(X, pass_through=True)
-        if not self._mixed:
+        if schema.is_plain:
             if isinstance(frame, nw.DataFrame) and schema.frame != "array":
                 wanted = [str(n) for n in schema.inputs if str(n) not in schema.left_out]
                 absent = [name for name in wanted if name not in frame.columns]
@@ -173,34 +157,10 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
                 raise ValueError(f"Found array with {len(values)} sample(s); at least 2 needed.")
         return np.where(seen, values, np.nan)
 
-    def _check_mixed_settings(self) -> None:
-        assert self.schema_ is not None
-        D = sum(column.indicates is None for column in self.schema_.columns)
-        named = isinstance(self.order, str)
-        if (named and self.order not in ("auto", "raster", "random")) or (
-            not named and sorted(np.asarray(self.order).tolist()) != list(range(D))
-        ):
-            raise ValueError(
-                f"order must be 'auto', 'raster', 'random' or a permutation of 0 to {D - 1};"
-                f" got {self.order!r}."
-            )
-        if not (self.ensemble is None or isinstance(self.ensemble, str)):
-            raise ValueError(
-                "A list of settings to average is for tables of complete real-valued columns;"
-                " this one has others. Use ensemble='auto', or None for one network."
-            )
-        if self.recipe != "modern":
-            raise ValueError(
-                f"recipe={self.recipe!r} is for tables of complete real-valued columns; this one"
-                " has others. Pass columns='real', or leave the recipe at 'modern'."
-            )
+    def _check_table_settings(self) -> None:
+        """Raise on parameters that are not for tables in cells."""
 
     # ---------------------------------------------------------------- fitting
-
-    @property
-    def _retrains(self) -> bool:
-        # The networks of a mixed table learn from all training rows together as it is.
-        return self.retrain and not self._mixed
 
     def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, Resolution | None]:
         if self._mixed:
@@ -231,103 +191,18 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
             return super()._as_batch(X, weights, device, dtype)
         # Values as they are: cells are cut by training rows alone.
         w = None if weights is None else torch.as_tensor(weights, dtype=torch.float32)
-        return Batch(torch.as_tensor(X), w).map(lambda t: t.to(device))
+        # Torch warns of memory that it may not write to, as of memory-mapped files.
+        x = torch.as_tensor(X if X.flags.writeable else X.copy())
+        return Batch(x, w).map(lambda t: t.to(device))
 
-    def _train(
-        self, training: Batch, held_out: Batch | None, seed: int, target: Any
-    ) -> tuple[Any, Outcome]:
-        if not self._mixed:
-            return super()._train(training, held_out, seed, target)
-        assert held_out is not None
-        few = len(training.x) < FEWEST_ROWS_TO_PART
-        columns, plan, members = self.make_table_members(training, held_out if few else None, seed)
-        device = training.x.device
-        bank = self._trained_bank(members, first=True)
-        trained = bank.results()
-        results = [result for result in trained if result.diverged is None]
-        if not results:
-            raise_if_diverged(trained)
-        networks: Any = AnyOrderModule.stack([result.module for result in results])
-        self.network_ = plan.settings() | {"n_networks": len(results)}
-        self.members_ = [
-            {
-                "changes": {},
-                "fold": None if few else i,
-                "best_epoch": result.best_epoch,
-                "epochs": result.history[-1]["epoch"],
-                "validation": result.best_score,
-                "train": result.train_at_best,
-            }
-            for i, result in enumerate(results)
-        ]
-        best = max(results, key=lambda result: result.best_score)
-        orders = self._orders(plan.n_orders, seed)
-        self.network_["n_orders"] = len(orders)
-        module = TableDensity(columns, networks, orders, self._indicators())
-        outcome = Outcome(
-            best.history, best.best_epoch, best.best_score, best.train_at_best, bank.interrupted
-        )
-        return module.to(device), outcome
-
-    def make_table_members(
-        self, training: Batch, held_out: Batch | None, seed: int
-    ) -> tuple[list[ColumnCells], TablePlan, list[Member]]:
-        """Cut the columns of training rows, plan networks and make them ready for a bank.
-
-        Parameters
-        ----------
-        training : Batch
-            Values, NaN where missing.
-        held_out : Batch, optional
-            Rows that stop the training of all networks; None for a part of the others each.
-        seed : int
-        """
+    def _cut(self, X: Array, weights: Array | None) -> list[ColumnCells]:
+        """The columns of training rows (NaN where missing) in cells."""
         assert self.schema_ is not None
-        X, device = training.x.cpu().numpy(), training.x.device
-        w = None if training.weights is None else training.weights.cpu().numpy()
-        columns = cut_columns([_cutter(column) for column in self.schema_.columns], X, w)
-        plan = plan_table(
-            len(X),
-            columns,
-            device.type,
-            n_components=self.n_components,
-            n_hidden=None if self.n_hidden == type(self).n_hidden else self.n_hidden,
-            n_layers=None if self.n_layers == type(self).n_layers else self.n_layers,
-            n_networks=None if isinstance(self.ensemble, str) else 1,
-        )
-        recipe = table_recipe(
-            plan,
-            len(columns),
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            batches_per_epoch=self.batches_per_epoch,
-            patience=self.patience,
-        )
-        members = table_members(
-            columns, X, training.weights, plan, recipe, seed, device, held_out=held_out
-        )
-        return columns, plan, members
+        return cut_columns([_cutter(column) for column in self.schema_.columns], X, weights)
 
-    def _orders(self, n_orders: int, seed: int) -> Tensor:
-        """Orders of the columns; indicators of missing cells come before what they tell of."""
-        assert self.schema_ is not None
-        told = [d for d, column in enumerate(self.schema_.columns) if column.indicates is None]
-        rest = torch.arange(len(told), len(self.schema_.columns))
-        generator = Generator().manual_seed(seed)
-
-        def shuffled(places: Tensor) -> Tensor:
-            return places[torch.randperm(len(places), generator=generator)]
-
-        if isinstance(self.order, str) and self.order != "raster":
-            n_orders = n_orders if self.order == "auto" else self.network_["n_networks"]
-            own = torch.tensor(told)
-            orders = [torch.cat([shuffled(rest), shuffled(own)]) for _ in range(n_orders)]
-            return torch.stack(orders)
-        given = told if isinstance(self.order, str) else [int(d) for d in self.order]
-        order = torch.cat([rest, torch.tensor(given, dtype=torch.int64)])
-        return order.repeat(self.network_["n_networks"], 1)
+    @abc.abstractmethod
+    def _empty_table(self, columns: Sequence[ColumnCells]) -> AbstractTableDensity:
+        """A density of the fitted shape, for the tensors of a model file."""
 
     def _indicators(self) -> dict[int, int]:
         """For columns whose missing cells are modelled, the place of what tells them."""
@@ -335,20 +210,6 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
         places = {column.name: d for d, column in enumerate(self.schema_.columns)}
         told = {places[c.name]: c.indicates for c in self.schema_.columns if c.indicates}
         return {places[name]: d for d, name in told.items() if name in places}
-
-    def _empty_table(self, columns: Sequence[ColumnCells]) -> TableDensity:
-        """A density of the fitted shape, for the tensors of a model file."""
-        sizes: Mapping[str, Any] = self.network_
-        networks = AnyOrderModule(
-            columns,
-            sizes["n_hidden"],
-            n_layers=sizes["n_layers"],
-            n_components=sizes["n_components"],
-            dropout=sizes["dropout"],
-            n_models=sizes["n_networks"],
-        )
-        orders = torch.zeros(sizes["n_orders"], len(columns), dtype=torch.int64)
-        return TableDensity(columns, networks, orders, self._indicators())
 
     # ---------------------------------------------------------------- asking
 
@@ -502,11 +363,6 @@ class AbstractTableEstimator(TableParameters, AbstractAutoregressiveEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         return tags
-
-    def _changed(self, changes: dict[str, Any]) -> Self:
-        other = super()._changed(changes)
-        other.schema_ = copy.copy(self.schema_)
-        return other
 
 
 def check_array_like(X: Any) -> Any:

@@ -83,6 +83,16 @@ class ColumnDensity:
             return np.where(x >= known, 1.0, self.inside * total)
         return np.asarray(self.inside * total + self._outside_below(x, strictly))
 
+    def transform(self, x: Array, generator: Generator) -> Array:
+        """Probability integral transform of one value for each row; NaN stays NaN.
+
+        A value that has a probability is given a random place in its range of probabilities.
+        """
+        values = np.where(np.isnan(x), 0.0, x)
+        low, high = self.cdf(values, strictly=True), self.cdf(values)
+        drawn = torch.rand(len(x), dtype=torch.float64, generator=generator).numpy()
+        return np.where(np.isnan(x), np.nan, low + drawn * (high - low))
+
     def _component_cdf(self, t: Array) -> Array:
         """Distribution function of each component, cut off at the ends of the range."""
         first, last = self.column.ends
