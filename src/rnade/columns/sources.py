@@ -203,7 +203,7 @@ def _polars_to_arrow(series: Any) -> Any:
 def object_cells(label: str, objects: Any, gone: Any, na: Sequence[Mark]) -> Cells:
     """Cells of Python objects, which may be of any type but must all be of one."""
     cells = [
-        None if hidden or _is_missing(v) or _is_marked(v, na) else v
+        None if hidden or is_missing(v) or _is_marked(v, na) else v
         for v, hidden in zip(map(_plain, objects), gone, strict=True)
     ]
     first: tuple[int, str] | None = None
@@ -257,7 +257,8 @@ def _plain(value: object) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
+    """Whether a Python object stands for a missing cell: None, NaN, NA of pandas."""
     if isinstance(value, float | Decimal):
         return value != value
     return value is None or type(value).__name__ in ("NAType", "NaTType")

@@ -1,6 +1,5 @@
 """Questions to a fitted table: any columns given any others."""
 
-import abc
 import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -46,11 +45,7 @@ class QuestionsMixin:
     schema_: Schema | None
     questions_: TableDensity | None = None
     module_: Any
-
-    @property
-    @abc.abstractmethod
-    def _mixed(self) -> bool:
-        """Whether `module_` is a `TableDensity` itself."""
+    _mixed: Any  # whether `module_` is a `TableDensity` itself
 
     # ---------------------------------------------------------------- what answers
 
@@ -67,7 +62,7 @@ class QuestionsMixin:
     def answers_questions(self) -> bool:
         """Whether the fitted model can be asked about some columns given others."""
         check_is_fitted(self)
-        return self._mixed or self.questions_ is not None
+        return bool(self._mixed) or self.questions_ is not None
 
     @property
     def _drawing(self) -> TableDensity:

@@ -54,6 +54,9 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
     n_features_in_: int
     fit_seconds_: float
 
+    # Whether cells of real-valued columns may be missing.
+    _takes_missing: ClassVar[bool] = False
+
     # Names of further fitted attributes that a model file keeps, as JSON holds them.
     _kept: ClassVar[tuple[str, ...]] = ()
 

@@ -150,6 +150,16 @@ class ColumnDensity:
             return np.where(x >= known, 1.0, self.inside * total)
         return np.asarray(self.inside * total + self._outside_below(x, strictly))
 
+    def transform(self, x: Array, generator: Generator) -> Array:
+        """Probability integral transform of one value for each row; NaN stays NaN.
+
+        A value that has a probability is given a random place in its range of probabilities.
+        """
+        values = np.where(np.isnan(x), 0.0, x)
+        low, high = self.cdf(values, strictly=True), self.cdf(values)
+        drawn = torch.rand(len(x), dtype=torch.float64, generator=generator).numpy()
+        return np.where(np.isnan(x), np.nan, low + drawn * (high - low))
+
     def _component_cdf(self, t: Array) -> Array:
         """Distribution function of each component, cut off at the ends of the range."""
         first, last = self.column.ends
@@ -188,6 +198,19 @@ class ColumnDensity:
             last_level = len(column.points) - 1
             return np.asarray(np.where(reached.any(1), reached.argmax(1), last_level), np.float64)
         return quantile_of(self.cdf, column, q)
+
+    def filling(self, how: str) -> Array:
+        """One value for each row, to stand for it.
+
+        Parameters
+        ----------
+        how : {"mean", "median", "likeliest"}
+            Means of numbers; medians of numbers and of levels by their order; the likeliest level
+            and the median of numbers. Levels have their likeliest with "mean" too.
+        """
+        if self.column.measure == Measure.LEVEL and how != "median":
+            return self.mode()
+        return self.mean() if how == "mean" else self.quantile(0.5)
 
     def mode(self) -> Array:
         """The likeliest level of each row, as its code."""

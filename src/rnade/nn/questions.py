@@ -184,15 +184,8 @@ def fill(table: TableDensity, X: Array, how: str) -> Array:
                 z = table.networks.conditionals(x[index], known, d)
             else:
                 z = table.networks.head(h[:, index], d)
-            filled[at[own], d] = _filling(table.density_of(d, z, x[index], known), how)
+            filled[at[own], d] = table.density_of(d, z, x[index], known).filling(how)
     return filled
-
-
-def _filling(density: ColumnDensity, how: str) -> Array:
-    levels = density.column.measure == Measure.LEVEL
-    if levels and how != "median":
-        return density.mode()
-    return density.mean() if how == "mean" else density.quantile(0.5)
 
 
 # -------------------------------------------------------------------- ranges

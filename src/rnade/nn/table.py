@@ -1,5 +1,6 @@
 """The density of a table with columns of any kind, averaged over networks and orders."""
 
+import abc
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,7 +17,150 @@ from rnade.nn.ensemble import log_average
 from rnade.typing import Array
 
 
-class TableDensity(nn.Module):
+class AbstractTableDensity(nn.Module, abc.ABC):
+    """Density of a table with columns of any kind, of which cells may be missing.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnCells
+    indicators : mapping of int to int, optional
+        For columns whose missing cells are modelled, the column of two levels that tells them.
+    """
+
+    def __init__(
+        self, columns: Sequence[ColumnCells], indicators: Mapping[int, int] | None = None
+    ) -> None:
+        super().__init__()
+        self.indicators = dict(indicators or {})
+        self.columns = tuple(columns)
+        self.n_dimensions = len(self.columns)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the parameters."""
+        return next(self.parameters()).dtype
+
+    def cells(self, X: Array) -> Tensor:
+        """Values as the networks take them.
+
+        Parameters
+        ----------
+        X : array of shape (B, D)
+            Numbers and codes of levels; NaN where a cell is not observed.
+
+        Returns
+        -------
+        Tensor of shape (B, D, 6 + R)
+            Features of each cell, its value, what R links say of it (in networks), and last
+            whether it is observed.
+        """
+        return encoded(self.columns, X).to(self.device, self.dtype)
+
+    @abc.abstractmethod
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log density of what is observed of each row, in nats; 0 where nothing is.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, D, 6 + R)
+            From `cells`.
+        """
+
+    @abc.abstractmethod
+    def column(self, d: int, x: Tensor, given: Tensor) -> ColumnDensity:
+        """Density of one column of each row given any others.
+
+        Parameters
+        ----------
+        d : int
+        x : Tensor of shape (B, D, 6 + R)
+            From `cells`.
+        given : bool Tensor of shape (B, D)
+            Cells that are known; those not observed, and the column itself, never are.
+        """
+
+    @abc.abstractmethod
+    def sample(self, n: int, generator: Generator) -> Array:
+        """Draw rows exactly: numbers and codes of levels.
+
+        A draw never leaves the range of the table and has no level that is not in it. NaN where a
+        cell is missing, of columns whose missing cells are modelled.
+
+        Parameters
+        ----------
+        n : int
+        generator : torch.Generator
+            On the CPU.
+
+        Returns
+        -------
+        array of shape (n, D)
+        """
+
+    def pit(self, X: Array, generator: Generator) -> Array:
+        """Probability integral transform of the observed cells of each row; NaN elsewhere.
+
+        Where values have a probability it is drawn evenly from their range of probabilities.
+
+        Parameters
+        ----------
+        X : array of shape (B, D)
+        generator : torch.Generator
+            On the CPU.
+        """
+        size = self._rows_at_a_time()
+        parts = [self._pit(X[at : at + size], generator) for at in range(0, len(X), size)]
+        return np.concatenate(parts)
+
+    @abc.abstractmethod
+    def _pit(self, X: Array, generator: Generator) -> Array:
+        """`pit` of a few rows."""
+
+    @abc.abstractmethod
+    def _rows_at_a_time(self) -> int:
+        """Rows that are best computed together."""
+
+    def impute(self, X: Array, how: str, generator: Generator) -> Array:
+        """Fill missing cells, each from its distribution given what is observed of its row.
+
+        Parameters
+        ----------
+        X : array of shape (B, D)
+            NaN where a cell is missing.
+        how : {"mean", "median", "likeliest", "draw"}
+            Means of numbers; medians of numbers and of levels by their order; the likeliest level
+            and the median of numbers. Columns of levels have their likeliest level with "mean"
+            too. "draw" fills a row's cells one after the other in a random order, each given
+            those before it: a draw of all of them together.
+        generator : torch.Generator
+            On the CPU.
+
+        Returns
+        -------
+        array of shape (B, D)
+        """
+        filled, missing = X.copy(), np.isnan(X)
+        order = torch.randperm(self.n_dimensions, generator=generator).tolist()
+        for d in order:
+            rows = np.flatnonzero(missing[:, d])
+            size = self._rows_at_a_time()
+            for start in range(0, len(rows), size):
+                at = rows[start : start + size]
+                # Only draws are given to one another: other fillings are of each cell alone.
+                known = self.cells(filled[at] if how == "draw" else X[at])
+                with torch.no_grad():
+                    density = self.column(d, known, known[..., -1] > 0)
+                draws = how == "draw"
+                filled[at, d] = density.sample(generator) if draws else density.filling(how)
+        return filled
+
+
+class TableDensity(AbstractTableDensity):
     r"""Average of densities along several orders of the columns, by several networks.
 
     .. math:: p(x) = \frac{1}{R} \sum_r \prod_d p_{m_r}(x_d \mid x_{<d} \text{ in order } r)
@@ -45,21 +189,9 @@ class TableDensity(nn.Module):
         orders: Tensor,
         indicators: Mapping[int, int] | None = None,
     ) -> None:
-        super().__init__()
-        self.indicators = dict(indicators or {})
-        self.columns, self.networks = tuple(columns), networks
-        self.n_dimensions = len(self.columns)
+        super().__init__(columns, indicators)
+        self.networks = networks
         self.register_buffer("orders", orders)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the parameters are."""
-        return self.networks.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Precision of the parameters."""
-        return self.networks.dtype
 
     @property
     def n_orders(self) -> int:
@@ -67,19 +199,6 @@ class TableDensity(nn.Module):
         return len(self.orders)
 
     def cells(self, X: Array) -> Tensor:
-        """Values as the networks take them.
-
-        Parameters
-        ----------
-        X : array of shape (B, D)
-            Numbers and codes of levels; NaN where a cell is not observed.
-
-        Returns
-        -------
-        Tensor of shape (B, D, 6 + R)
-            Features of each cell, its value, what R links say of it, and last whether it is
-            observed.
-        """
         return encoded(self.columns, X, self.links).to(self.device, self.dtype)
 
     @property
@@ -95,13 +214,6 @@ class TableDensity(nn.Module):
     # ---------------------------------------------------------------- densities
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log density of what is observed of each row, in nats; 0 where nothing is.
-
-        Parameters
-        ----------
-        x : Tensor of shape (B, D, 6 + R)
-            From `cells`.
-        """
         return log_average(self.terms(x).sum(-1))
 
     def log_conditionals(self, x: Tensor) -> Tensor:
@@ -147,16 +259,7 @@ class TableDensity(nn.Module):
     # ---------------------------------------------------------------- one column given others
 
     def column(self, d: int, x: Tensor, given: Tensor) -> ColumnDensity:
-        """Density of one column of each row given any others, averaged over the networks.
-
-        Parameters
-        ----------
-        d : int
-        x : Tensor of shape (B, D, 6 + R)
-            From `cells`.
-        given : bool Tensor of shape (B, D)
-            Cells that are known; those not observed, and the column itself, never are.
-        """
+        """Density of one column of each row given any others, averaged over the networks."""
         known = given & (x[..., -1] > 0)
         known = known.clone()
         known[:, d] = False
@@ -191,21 +294,6 @@ class TableDensity(nn.Module):
     # ---------------------------------------------------------------- draws
 
     def sample(self, n: int, generator: Generator) -> Array:
-        """Draw rows exactly: numbers and codes of levels.
-
-        A draw never leaves the range of the table and has no level that is not in it. NaN where a
-        cell is missing, of columns whose missing cells are modelled.
-
-        Parameters
-        ----------
-        n : int
-        generator : torch.Generator
-            On the CPU.
-
-        Returns
-        -------
-        array of shape (n, D)
-        """
         chosen = torch.randint(self.n_orders, (n,), generator=generator)
         X = np.empty((n, self.n_dimensions))
         for r, order in self._all():
@@ -232,25 +320,10 @@ class TableDensity(nn.Module):
             walk.tell(x[:, d], here)
         return X
 
-    def pit(self, X: Array, generator: Generator) -> Array:
-        """Probability integral transform of the observed cells of each row; NaN elsewhere.
-
-        Each row is judged along one order, drawn by how likely the row is along it, so that the
-        result is uniform if the density is right. Where values have a probability it is drawn
-        evenly from their range of probabilities.
-
-        Parameters
-        ----------
-        X : array of shape (B, D)
-        generator : torch.Generator
-            On the CPU.
-        """
-        size = self._rows_at_a_time()
-        parts = [self._pit(X[at : at + size], generator) for at in range(0, len(X), size)]
-        return np.concatenate(parts)
-
     @torch.no_grad()
     def _pit(self, X: Array, generator: Generator) -> Array:
+        # Each row is judged along one order, drawn by how likely the row is along it, so that the
+        # result is uniform if the density is right.
         x = self.cells(X)
         likely = self.terms(x).sum(-1).softmax(0).T.double().cpu()
         chosen = torch.multinomial(likely, 1, generator=generator)[:, 0]
@@ -261,12 +334,8 @@ class TableDensity(nn.Module):
                 continue
             walk, own = self.network(r).walk(order, len(at)), x[torch.as_tensor(at)]
             for d, z in walk:
-                seen = ~np.isnan(X[at, d])
                 density = self.density_of(d, z, own, walk.given)
-                values = np.where(seen, X[at, d], 0.0)
-                low, high = density.cdf(values, strictly=True), density.cdf(values)
-                drawn = torch.rand(len(at), dtype=torch.float64, generator=generator).numpy()
-                found[at, d] = np.where(seen, low + drawn * (high - low), np.nan)
+                found[at, d] = density.transform(X[at, d], generator)
                 walk.tell(own[:, d], own[:, d, -1] > 0)
         return found
 
