@@ -230,6 +230,10 @@ def test_few_values_of_a_range_are_all_looked_at(mixed):
     mean = np.average([c.probabilities()[0] for c in each], axis=0, weights=weights)
     np.testing.assert_allclose(found.probabilities()[0], mean, atol=1e-9)
     assert mixed.conditional("city", {"grade": ("mid", "high")}).method == "exact"
+    income = mixed.conditional("income", {"rooms": (2, 5), "owner": True})
+    below = [mixed.conditional("income", {"rooms": k, "owner": True}).cdf(20) for k in range(2, 6)]
+    expected = np.average(np.ravel(below), weights=weights)
+    assert income.cdf(20)[0] == pytest.approx(expected, abs=1e-9)
     sampled = mixed.conditional("income", {"rooms": (2, 5)}).sample(200, random_state=0)
     assert sampled.shape == (1, 200)
 
@@ -287,6 +291,18 @@ def test_imputing_nothing_changes_nothing(mixed, plain):
     assert filled.note.isna().all()  # which the model does not know
     assert filled.income.notna().all()
     assert np.isnan(holes.income.iloc[3])
+
+
+def test_observed_cells_are_kept_to_the_last_bit(mixed):
+    """Even where the model knows them less finely, as the nanoseconds of times."""
+    rng = np.random.default_rng(0)
+    at = pd.Series(pd.to_datetime(1_700_000_000_000_000_000 + rng.integers(0, 10**15, 60)))
+    table = pd.DataFrame({"at": at, "n": rng.poisson(3, 60)})
+    model = RNADE(**SMALL).fit(table)
+    gaps = table.mask(rng.random((60, 2)) < 0.2)
+    filled = model.impute(gaps)
+    assert filled["at"].notna().all()
+    pd.testing.assert_series_equal(filled["at"].where(gaps["at"].notna()), gaps["at"])
 
 
 def test_several_draws_differ_and_spread_as_they_should(plain):
@@ -383,9 +399,9 @@ def test_predictors_are_cross_validated_and_stand_in_pipelines(mixed):
     assert np.isfinite(fitted.predict(table)).all()
     assert len(pipeline.predict(table)) == len(table)
     # Levels that are numbers stay levels in a fresh fit.
-    coded = table.assign(city=table.city.astype("category").cat.codes.to_numpy())
-    model = RNADE(**SMALL, columns={"city": "category"}).fit(coded)
-    again = clone(model.as_predictor("city")).fit(coded.drop(columns="city"), coded.city)
+    codes = table.city.astype("category").cat.codes.to_numpy()
+    model = RNADE(**SMALL).fit(table.assign(city=pd.Categorical(codes)))
+    again = clone(model.as_predictor("city")).fit(table.drop(columns="city"), codes)
     assert list(again.classes_) == [0, 1, 2]
 
 
