@@ -156,7 +156,11 @@ def test_help_shows_choices(rnade, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("fit",), ("score",), ("sample",), ("report",), ("info",), ("reproduce",)]
+    "command",
+    [
+        *((), ("fit",), ("score",), ("sample",), ("ask",), ("impute",)),
+        *(("report",), ("info",), ("reproduce",)),
+    ],
 )
 def test_help_ends_with_examples(rnade, command):
     examples = succeeded(rnade(*command, "--help")).partition("Examples:")[2]
@@ -528,6 +532,7 @@ def test_fit_keeps_a_file_that_appears_meanwhile(rnade, folder, monkeypatch):
         ["score", "m.rnade", "data.csv", "-o", "data.csv"],
         ["score", "model.csv", "data.csv", "-o", "model.csv"],
         ["sample", "model.csv", "-o", "model.csv"],
+        ["impute", "m.rnade", "data.csv", "-o", "data.csv"],
         ["report", "m.rnade", "data.csv", "-o", "m.rnade"],
         ["report", "m.rnade", "data.csv", "-o", "data.csv"],
         ["report", "m.rnade", "data.csv", "-o", "link.csv", "--json"],
@@ -541,7 +546,10 @@ def test_an_input_is_never_overwritten(rnade, folder, command):
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
-@pytest.mark.parametrize("command", [["score", "m.rnade", "data.csv"], ["sample", "m.rnade"]])
+@pytest.mark.parametrize(
+    "command",
+    [["score", "m.rnade", "data.csv"], ["sample", "m.rnade"], ["impute", "m.rnade", "data.csv"]],
+)
 def test_outputs_are_checked_before_the_model_is_loaded(rnade, folder, monkeypatch, command):
     def never(*_, **__):
         raise AssertionError("loaded before looking at the output")
@@ -874,7 +882,10 @@ def test_info(rnade):
 
 @pytest.mark.parametrize(
     "command",
-    [["score", "{}", "data.csv"], ["sample", "{}"], ["info", "{}"], ["report", "{}", "data.csv"]],
+    [
+        *(["score", "{}", "data.csv"], ["sample", "{}"], ["ask", "{}", "a"], ["info", "{}"]),
+        *(["impute", "{}", "data.csv"], ["report", "{}", "data.csv"]),
+    ],
 )
 def test_bad_model_files(rnade, folder, command):
     def run(name):
@@ -1093,6 +1104,8 @@ def test_errors_as_a_process(folder):
         (["--help"], set()),
         (["fit", "--help"], set()),
         (["score", "--help"], set()),
+        (["ask", "--help"], set()),
+        (["impute", "--help"], set()),
         (["report", "--help"], set()),
         (["reproduce", "--help"], set()),
         (["info", "m.rnade"], {"numpy", "pyarrow"}),

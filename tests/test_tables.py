@@ -726,11 +726,27 @@ def test_what_is_written_is_read_back(in_folder, name):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"), [(["p", "q"], "p\nq"), (["p", "q,r"], '"p"\n"q,r"')]
+    ("words", "expected"),
+    [
+        (["p", "q"], "p\nq"),
+        (["p", "q,r"], 'p\n"q,r"'),
+        (['say "q"', "p\nq", "p q"], '"say ""q"""\n"p\nq"\np q'),
+    ],
 )
-def test_words_are_quoted_only_if_some_need_it(in_folder, words, expected):
+def test_only_words_that_need_it_are_quoted(in_folder, words, expected):
     write_table({"w": words}, "out.csv")
     assert (in_folder / "out.csv").read_text() == f"w\n{expected}\n"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separators_are_written(in_folder, separator):
+    columns = {"w": ["p,;\t|q", "", "r"], f"x{separator}y": [1.5, 2.5, 3.5], "n": [1, 2, 3]}
+    for words in (columns["w"], ["p", "q", "r"]):  # with quotes, and without any
+        write_table(columns | {"w": words}, "out.csv", separator=separator, force=True)
+        frame, _ = read_frame("out.csv", separator=separator)
+        expected = columns | {"w": [word or None for word in words]}
+        assert frame.cells.to_pydict() == expected
+        assert frame.separator == separator
 
 
 def test_writing_to_standard_output(capfdbinary):
@@ -930,5 +946,5 @@ def test_types_that_csv_has_not_are_written(in_folder):
         "level,time,fine,span,zone",
         '"a, b",2020-03-01 12:00:00,2020-03-01 12:00:00.000000,1.5,2020-03-01 12:00:00Z',
         ",,,,",
-        '"c",2020-03-01 12:00:00,2020-03-01 12:00:00.000005,2,2020-03-01 12:00:00Z',
+        "c,2020-03-01 12:00:00,2020-03-01 12:00:00.000005,2,2020-03-01 12:00:00Z",
     ]

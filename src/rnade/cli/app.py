@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from rnade.cli.ask import ask
 from rnade.cli.fit import SETTINGS, fit
+from rnade.cli.impute import impute
 from rnade.cli.info import info
 from rnade.cli.options import with_single_options
 from rnade.cli.report import report
@@ -57,6 +59,18 @@ _add(
     sample,
     "rnade sample wine.rnade -n 1000 -o synthetic.csv",
     "rnade sample wine.rnade -n 5 --random-state 0",
+    "rnade sample people.rnade -n 100 --given age=40 --given income=1000..2000",
+)
+_add(
+    ask,
+    "rnade ask people.rnade income",
+    "rnade ask people.rnade 'income | age=40, sex=F'",
+    "rnade ask people.rnade 'sex | born=1990-01-01..1999-12-31' --json",
+)
+_add(
+    impute,
+    "rnade impute wine.rnade gaps.csv -o filled.csv",
+    "rnade impute wine.rnade gaps.csv --draws 5 --seed 0 -o draws.parquet",
 )
 _add(
     report,
@@ -87,7 +101,7 @@ def _options(
         bool, typer.Option("--debug", help="Show the traceback of an error (or RNADE_DEBUG=1).")
     ] = False,
 ) -> None:
-    """Exact densities for tables: fit a model, score rows (outliers), draw new ones."""
+    """Exact densities for tables: score rows, draw new ones, fill missing cells, ask questions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -54,12 +54,18 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exis
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="No progress and no notes; warnings and errors only.")
 ]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--random-state", "--seed", help="Seed of draws; the same seed gives the same draws."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How a table is read, as `read_table` takes it: a group of options."""
+class Layout:
+    """How a file is written, and which of its columns are meant: a group of options."""
 
     columns: Annotated[
         Any,
@@ -95,15 +101,6 @@ class Reading:
             show_default=False,
         ),
     ] = None
-    missing: Annotated[
-        Missing | None,
-        typer.Option(
-            help="Missing cells: an error; drop their rows; ignore them, so that a row counts by"
-            " its other cells; or, to fit, informative: learn which are missing too. By default"
-            " rnade ignores them, and other models raise an error.",
-            show_default=False,
-        ),
-    ] = None
     na: Annotated[
         Any,
         typer.Option(
@@ -118,6 +115,21 @@ class Reading:
     def marks(self) -> list[str]:
         """Marks of missing cells."""
         return list(self.na or ())
+
+
+@dataclass(frozen=True)
+class Reading(Layout):
+    """How a table is read, as `read_table` takes it: a group of options."""
+
+    missing: Annotated[
+        Missing | None,
+        typer.Option(
+            help="Missing cells: an error; drop their rows; ignore them, so that a row counts by"
+            " its other cells; or, to fit, informative: learn which are missing too. By default"
+            " rnade ignores them, and other models raise an error.",
+            show_default=False,
+        ),
+    ] = None
 
     def for_numbers(self) -> dict[str, Any]:
         """Give what `read_table` takes: a missing cell is an error, or its row is dropped."""

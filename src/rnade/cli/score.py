@@ -105,10 +105,12 @@ def read_for(
     *,
     weight: str | None = None,
     quiet: bool,
+    to_fill: bool = False,
 ) -> Any:
     """Read a model's columns: by name, or by position where the model has no names.
 
-    Gives a `Frame` for models of tables with columns of any kind, and a `Table` for others.
+    Gives a `Frame` for models of tables with columns of any kind, and a `Table` for others; always
+    a `Frame` with `to_fill`, which says that other columns are kept, and cells may be missing.
     """
     from rnade.columns.names import is_mixed
 
@@ -121,9 +123,9 @@ def read_for(
                 "--columns is for models fitted without column names; this one has names."
             )
         reading = replace(reading, columns=[str(name) for name in names])
-    read = _read_kinds if is_mixed(estimator) else _read_numbers
+    read = _read_kinds if is_mixed(estimator) or to_fill else _read_numbers
     table = read(estimator, data, reading, weight)
-    if names is not None:
+    if names is not None and not to_fill:
         _say_ignored(table, quiet=quiet)
     say_notes(table, quiet=quiet)
     return table

@@ -49,8 +49,9 @@ def one_line(text: object) -> str:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Write a result as JSON to stdout; a number that is not finite becomes null."""
-    print(json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False))
+    """Write a result as JSON to stdout; a number that is not finite becomes null, a date text."""
+    text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    print(text)
 
 
 def _finite(value: Any) -> Any:

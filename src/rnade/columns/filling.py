@@ -1,7 +1,6 @@
 """Tables given back as they came, with some of their missing cells filled."""
 
 import importlib
-from collections.abc import Iterator
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -111,8 +110,12 @@ def _filled_arrow(X: Any, changed: Changes, places: dict[str, Any]) -> Any:
 
 def _either(at: Any, new: Any, old: Any) -> Any:
     """New cells where `at` says so, else old ones, in the type of the old ones."""
-    if pa.types.is_dictionary(old.type):
-        cells: Iterator[Any] = iter(new.to_pylist())
-        both = [n if here else o for n, o, here in zip(cells, old.to_pylist(), at, strict=True)]
-        return pa.array(both, old.type)
-    return pc.if_else(pa.array(at), new.cast(old.type, safe=False), old)
+    if not pa.types.is_dictionary(old.type):
+        return pc.if_else(pa.array(at), new.cast(old.type, safe=False), old)
+    # The levels of a type keep their order; new ones come last.
+    values = old.type.value_type
+    both = pc.if_else(pa.array(at), new.cast(values), old.cast(values))
+    declared = old.unify_dictionaries().chunk(0).dictionary
+    levels = pc.unique(pa.chunked_array([declared, *both.chunks])).drop_null()
+    codes = pc.index_in(both, value_set=levels).combine_chunks().cast(old.type.index_type)
+    return pa.DictionaryArray.from_arrays(codes, levels, ordered=old.type.ordered)

@@ -48,11 +48,17 @@ class DelimitedText:
     ----------
     names : list of str
         Of all columns; ``x1``, ``x2``, ... where the file gives none.
+    titles : list of str
+        The same as the file has them: empty where a header leaves a name out.
     has_header : bool
     index : str or None
         Name of the first column, if the file names the others and not this one.
     notes : list of str
         What the user may want to check about the numbers, once they are parsed.
+    decimal : str
+        The decimal point, once the numbers are parsed.
+    separator : str
+        A tab for runs of blanks.
     """
 
     def __init__(
@@ -74,13 +80,15 @@ class DelimitedText:
 
         self.source = source
         self.notes: list[str] = []
+        self.decimal = "."
         self.has_header = in_first = dialect.find_header(rows) if header is None else header
         given = rows[0] if in_first else [""] * len(rows[0])
         if header is None and not in_first and in_comment and _are_names(in_comment[0], rows[0]):
             self.has_header, given = True, in_comment[0]
         self.names = [name or f"x{d}" for d, name in enumerate(given, start=1)]
+        self.titles = list(given) if self.has_header else self.names
         self.index = self.names[0] if self.has_header and not given[0] else None
-        self._separator = separator
+        self.separator = separator
         self._first_rows = rows[1:] if in_first else rows
         self._first_line = first_lines.stop if in_first else first_lines.start
         lines = io.StringIO(dialect.sample(data).decode(), newline="")
@@ -95,13 +103,17 @@ class DelimitedText:
         """Say in which line of the file a record, counted from 0, begins."""
         records = (
             lines
-            for lines, cells in numbered_records(self._body.decode(), self._separator)
+            for lines, cells in numbered_records(self._body.decode(), self.separator)
             if len(cells) == len(self.names) or len(self.names) == 1
         )
         return self._line(next(islice(records, record, None)))
 
     def _line(self, lines: range) -> str:
         return f"line {self._first_line - 1 + lines.start}"
+
+    def written(self) -> pa.Table:
+        """Give all columns as the text that the file has."""
+        return self._parse(self.names, ".", texts=True)
 
     def columns(
         self, wanted: Sequence[str], decimal: str | None, na: Sequence[str] = ()
@@ -173,9 +185,10 @@ class DelimitedText:
             real = {name for name in wanted if pa.types.is_floating(table[name].type)}
             at = [d for d, name in enumerate(self.names) if name in real]
             first = [row[d] for row in self._first_rows for d in at if d < len(row)]
-            marks = find_marks(texts, self._separator, first)
+            marks = find_marks(texts, self.separator, first)
             if marks.point != ".":
                 table = self._parse(wanted, marks.point, na)
+        self.decimal = marks.point
         return table, marks
 
     def _note_leading_zeros(self, name: str, cells: pa.ChunkedArray) -> None:
@@ -220,7 +233,7 @@ class DelimitedText:
                 pa.BufferReader(self._body),
                 read_options=pacsv.ReadOptions(column_names=self.names, block_size=_BLOCK_BYTES),
                 parse_options=pacsv.ParseOptions(
-                    delimiter=self._separator,
+                    delimiter=self.separator,
                     newlines_in_values=b'"' in self._body,
                     ignore_empty_lines=len(self.names) > 1,
                     # A line of blanks alone is an empty line to a person.
@@ -241,7 +254,7 @@ class DelimitedText:
         """Find the first record of another length than the first: what pyarrow stumbled over."""
         expected = len(self.names)
         try:
-            for lines, cells in numbered_records(self._body.decode(), self._separator):
+            for lines, cells in numbered_records(self._body.decode(), self.separator):
                 if len(cells) != expected and "".join(cells).strip():
                     found = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
                     of = "the header" if self.has_header else "the first line"

@@ -1,6 +1,6 @@
 """A table with columns of any type, as it is read from a file."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float, Int
 
 from rnade.exceptions import TableError
 from rnade.tables.choice import choose
-from rnade.tables.opening import open_file
+from rnade.tables.delimited import DelimitedText
+from rnade.tables.opening import TableFile, open_file
 from rnade.tables.reading import check_decimal, row_weights
 from rnade.tables.table import NOT_CHOSEN
 
@@ -46,7 +47,7 @@ class Frame:
     weights: Float[np.ndarray, " N"] | None
     rows: Int[np.ndarray, " N"]
     dropped_rows: int
-    _place: Callable[[int], str]
+    _file: TableFile
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,7 +65,31 @@ class Frame:
 
     def place(self, row: int) -> str:
         """Say where in the file a row, counted from 0, is: its line, or its row."""
-        return self._place(int(self.rows[row]) - 1)
+        return self._file.place(int(self.rows[row]) - 1)
+
+    def whole(self) -> pa.Table:
+        """Give all rows and columns of the file: those of a CSV file as the text that it has."""
+        return self._file.written()
+
+    @property
+    def titles(self) -> list[str]:
+        """Names of all columns as the file has them, empty where a header leaves one out."""
+        return self._file.titles
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is a CSV file, whose columns have no types."""
+        return isinstance(self._file, DelimitedText)
+
+    @property
+    def decimal(self) -> str:
+        """The decimal point of a CSV file."""
+        return self._file.decimal
+
+    @property
+    def separator(self) -> str:
+        """What stands between the cells of a CSV file; a tab for runs of blanks."""
+        return self._file.separator
 
     def keep(self, kept: Bool[np.ndarray, " N"]) -> Self:
         """Leave out rows that have a missing cell."""
@@ -160,7 +185,7 @@ def read_frame(
         ),
         rows=np.arange(1, table.num_rows + 1),
         dropped_rows=0,
-        _place=file.place,
+        _file=file,
     )
     return frame, {name: kind for name, kind in given.items() if kind != "leave-out"}
 

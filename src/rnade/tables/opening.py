@@ -25,6 +25,8 @@ class TypedFile:
 
     has_header = True
     index = None
+    decimal = "."
+    separator = ","
     notes: Sequence[str] = ()
 
     def __init__(self, kind: str, data: bytes, source: str) -> None:
@@ -41,10 +43,15 @@ class TypedFile:
         if self._table.num_rows == 0:
             raise TableError(f"{source} has columns but no rows.")
         self.names: list[str] = self._table.column_names
+        self.titles = self.names
 
     def place(self, record: int) -> str:
         """Say which row of the file a record, counted from 0, is."""
         return f"row {record + 1}"
+
+    def written(self) -> pa.Table:
+        """Give all columns as the file has them."""
+        return self._table
 
     def columns(
         self, wanted: Sequence[str], decimal: str | None, na: Sequence[str] = ()

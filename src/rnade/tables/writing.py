@@ -52,7 +52,11 @@ def check_destination(
 
 
 def write_table(
-    columns: Mapping[str, Any] | pa.Table, destination: str | Path = "-", *, force: bool = False
+    columns: Mapping[str, Any] | pa.Table,
+    destination: str | Path = "-",
+    *,
+    force: bool = False,
+    separator: str = ",",
 ) -> None:
     """Write columns of equal length as a table with a header.
 
@@ -64,11 +68,13 @@ def write_table(
         A file ending in ``.csv``, ``.parquet`` or ``.feather``; ``-`` is standard output.
     force : bool
         Whether a file that exists already may be replaced.
+    separator : str
+        What stands between the cells of a CSV file.
     """
     table = columns
     if not isinstance(table, pa.Table):
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    data = _encoded(table, table_format(destination))
+    data = _encoded(table, table_format(destination), separator)
     check_destination(destination, force=force)
     if str(destination) == "-":
         _write_all(data)
@@ -85,7 +91,7 @@ def _write_all(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _as_written(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def as_written(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Give a column as pyarrow can write it into a CSV file."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -98,22 +104,53 @@ def _as_written(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _encoded(table: pa.Table, kind: str, quoting: str = "none") -> bytes:
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Give the rows of a table as JSON can hold them: dates and times as text."""
+    columns = []
+    for column in map(as_written, table.columns):
+        if pa.types.is_temporal(column.type):
+            column = column.cast(pa.string())
+        elif pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+        columns.append(column)
+    rows: list[dict[str, Any]] = pa.table(columns, table.column_names).to_pylist()
+    return rows
+
+
+def _encoded(table: pa.Table, kind: str, separator: str) -> bytes:
     body = pa.BufferOutputStream()
     if kind == "parquet":
         pq.write_table(table, body)
     elif kind == "arrow":
+        table = table.unify_dictionaries()
         with pa.ipc.new_file(body, table.schema) as file:
             file.write_table(table)
     else:
         header = io.StringIO()
-        csv.writer(header, lineterminator="\n").writerow(table.column_names)
-        body.write(header.getvalue().encode())
-        table = pa.table([_as_written(column) for column in table.columns], table.column_names)
-        options = pacsv.WriteOptions(include_header=False, quoting_style=quoting)
-        # pyarrow's "needed" quotes every string; without quotes it refuses those that need them.
+        names = csv.writer(header, delimiter=separator, lineterminator="\n")
+        names.writerow(table.column_names)
+        head = header.getvalue().encode()
+        table = pa.table([as_written(column) for column in table.columns], table.column_names)
+        options = pacsv.WriteOptions(
+            include_header=False, quoting_style="none", delimiter=separator
+        )
         try:
             pacsv.write_csv(table, body, options)
-        except pa.ArrowInvalid:
-            return _encoded(table, kind, "needed")
+        except pa.ArrowInvalid:  # a cell that needs quotes, where pyarrow would quote all text
+            return head + _with_quotes(table, separator)
+        return head + bytes(body.getvalue())
     return bytes(body.getvalue())
+
+
+def _with_quotes(table: pa.Table, separator: str) -> bytes:
+    """Write the rows of a CSV file, those cells in quotes that need them."""
+    quote, nothing, between = (pa.scalar(word, pa.large_string()) for word in ('"', "", separator))
+    cells = []
+    for column in table.columns:
+        text = column.cast(pa.large_string())
+        needs = pc.match_substring_regex(text, rf'[\x{ord(separator):02x}"\r\n]')
+        doubled = pc.replace_substring(text, '"', '""')
+        quoted = pc.binary_join_element_wise(quote, doubled, quote, nothing)
+        cells.append(pc.if_else(needs, quoted, text))
+    lines = pc.binary_join_element_wise(*cells, between, null_handling="replace")
+    return "".join(f"{line}\n" for line in lines.to_pylist()).encode()

@@ -1,0 +1,108 @@
+"""A file's table with some cells filled: all its columns in place, every other cell as it was."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Bool
+
+from rnade.tables.frame import Frame
+from rnade.tables.numerals import count, matches
+from rnade.tables.words import as_text
+from rnade.tables.writing import as_written
+
+# Dates as they are written into CSV files.
+_ISO = r"\s*\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?\s*"
+
+
+def filled_table(frame: Frame, filled: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    """Give all columns of a file in their types, some of them replaced.
+
+    Columns of a CSV file that the frame does not have are whole numbers if nothing is lost by it,
+    or else text: codes such as 00501 stay as they are.
+
+    Parameters
+    ----------
+    frame : Frame
+        All of whose rows are kept.
+    filled : mapping of str to pyarrow ChunkedArray
+        Columns to replace.
+    """
+    table = frame.whole()
+    for d, name in enumerate(table.column_names):
+        if name in filled:
+            table = table.set_column(d, name, filled[name])
+        elif frame.is_text:
+            known = frame.cells[name] if name in frame.names else _typed(table[name])
+            table = table.set_column(d, name, known)
+    return table
+
+
+def _typed(raw: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Give cells as whole numbers if that is what they are and nothing is lost, else as text."""
+    text = as_text(raw, ())
+    whole = count(matches(text, r"0|-?[1-9]\d{0,17}"))
+    return text.cast(pa.int64()) if 0 < whole == len(text) - text.null_count else text
+
+
+def filled_text(
+    frame: Frame,
+    filled: Mapping[str, pa.ChunkedArray],
+    gone: Mapping[str, Bool[np.ndarray, " N"]],
+) -> tuple[pa.Table, list[str]]:
+    """Give all columns of a CSV file as the text that it has, with some cells filled.
+
+    Numbers are filled in with the file's decimal point, booleans in the words of the cells beside
+    them. Dates that are written in another form than 2020-12-31 are rewritten in this one, since
+    a column must be of one form.
+
+    Parameters
+    ----------
+    frame : Frame
+        Of a CSV file, all of whose rows are kept.
+    filled : mapping of str to pyarrow ChunkedArray
+        Columns with values for the cells to fill.
+    gone : mapping of str to bool array of shape (N,)
+        Which cells to fill, for each of these columns.
+
+    Returns
+    -------
+    pyarrow Table
+        Of text.
+    list of str
+        Names of the columns that are rewritten.
+    """
+    table, rewritten = frame.whole(), []
+    for name, values in filled.items():
+        d, raw, typed = table.column_names.index(name), table[name], frame.cells[name]
+        at = pa.array(gone[name])
+        words = _words(values, frame.decimal)
+        if pa.types.is_temporal(values.type):
+            seen = raw.filter(pc.invert(at))
+            if count(matches(seen, _ISO)) < len(seen):
+                rewritten.append(name)
+                raw = as_written(typed).cast(pa.string())
+        elif pa.types.is_boolean(typed.type):
+            words = _in_use(values, raw, typed, words)
+        table = table.set_column(d, name, pc.if_else(at, words, raw))
+    return table.rename_columns(frame.titles), rewritten
+
+
+def _words(values: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
+    """Give values as the text that stands in a CSV file."""
+    values = as_written(values)
+    text = values.cast(pa.string())
+    with_point = pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)
+    return pc.replace_substring(text, ".", decimal) if with_point else text
+
+
+def _in_use(
+    values: pa.ChunkedArray, raw: pa.ChunkedArray, typed: pa.ChunkedArray, words: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """Give booleans by the words that the column has for them, such as True or 1."""
+    for value in (True, False):
+        at = pc.index(typed, pa.scalar(value)).as_py()
+        if at >= 0:
+            words = pc.if_else(pc.equal(values, value), pc.utf8_trim_whitespace(raw[at]), words)
+    return words
