@@ -7,8 +7,11 @@ peers' figures. Each fit is a record in results/mixed/records.jsonl, and one tha
 is not made again; `--page` only lays out results/mixed/table.md. Kinds come from the types of the
 columns alone.
 
-Measure: mean log-likelihood of the observed cells of the rows left out, nats per row; levels and
-integers have probabilities, real columns densities on the standardised scale, atoms probabilities.
+Measures on the rows left out: mean log-likelihood of the observed cells, nats per row; of cells
+that are hidden (one in five) and of the target column, given all others that are observed: log
+density, share of levels right, error of means of numbers in standard deviations, and the share of
+numbers inside their 90 % intervals. Levels and integers have probabilities, real columns densities
+on the standardised scale, atoms probabilities.
 """
 
 import argparse
@@ -16,11 +19,12 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
@@ -31,17 +35,67 @@ from rnade.records import run_facts
 TABLES = ("pbc", "ames", "credit", "yrbss", "hotel", "weather")
 RESULTS = Path(__file__).parent.parent / "results" / "mixed"
 SEED = 0
+# Rows of which single cells are asked for, and cells of a column below which it is not averaged.
+MOST_ASKED, FEWEST_ASKED = 2000, 5
+# Measure, what it is, where the peers' figures stand, and digits.
+PAGE = [
+    (
+        "log_likelihood",
+        "Log-likelihood of the observed cells, nats per row (higher is better; seconds of the"
+        " longest fit):",
+        "Log-likelihood",
+        2,
+    ),
+    (
+        "cell_log_density",
+        "Log density of hidden cells, nats per cell (higher is better):",
+        "Imputation: log density",
+        3,
+    ),
+    (
+        "levels_right",
+        "Hidden levels, share right (higher is better):",
+        "Imputation, levels",
+        3,
+    ),
+    (
+        "rmse",
+        "Hidden numbers, RMSE in standard deviations, mean over columns (lower is better):",
+        "Imputation, numbers",
+        3,
+    ),
+    ("median_rmse", "The same, median over columns:", None, 3),
+    ("covered_by_90", "Hidden numbers inside their 90 % intervals, share:", None, 3),
+    (
+        "target_log_density",
+        "Log density of the target given all other columns (higher is better):",
+        "Prediction: log density",
+        3,
+    ),
+    (
+        "target_right",
+        "Target level given all other columns, share right (higher is better):",
+        "Prediction, level",
+        3,
+    ),
+    (
+        "target_rmse",
+        "Target number given all other columns, RMSE in standard deviations (lower is better):",
+        "Prediction, number",
+        3,
+    ),
+]
 # Where the documentation shows the table.
 DOCS = RESULTS.parent.parent / "docs" / "how-to" / "mixed-tables.md"
 PLACE = re.compile(r"(<!-- mixed table -->\n).*(<!-- end of mixed table -->)", re.DOTALL)
 
 
-def load(folder: Path, name: str) -> tuple[pa.Table, dict[str, Any], np.ndarray]:
-    """A table, its description and the fold of each row."""
+def load(folder: Path, name: str) -> tuple[pa.Table, dict[str, Any], np.ndarray, np.ndarray]:
+    """A table, its description, the fold of each row, and the cells to hide."""
     table = pyarrow.parquet.read_table(folder / f"{name}.parquet")
     description = json.loads((folder / f"{name}.json").read_text())
     with np.load(folder / f"{name}.folds.npz") as arrays:
-        return table, description, arrays["fold"]
+        return table, description, arrays["fold"], arrays["hidden"]
 
 
 def standardised(train: pa.Table, test: pa.Table, description: dict[str, Any]) -> np.ndarray:
@@ -58,65 +112,151 @@ def standardised(train: pa.Table, test: pa.Table, description: dict[str, Any]) -
     return add
 
 
+def frames(table: pa.Table, folds: np.ndarray, fold: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Training and test rows as pandas has them."""
+    frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    return frame[folds != fold].reset_index(drop=True), frame[folds == fold].reset_index(drop=True)
+
+
+def asked(
+    model: RNADE, hidden_from: pd.DataFrame, truth: pd.DataFrame, name: str, numeric: bool
+) -> dict[str, np.ndarray]:
+    """What the model says of one column's cells given the others, beside the truth."""
+    distribution = model.conditional(name, hidden_from)
+    true = truth[name]
+    found = {"log_density": distribution.log_pdf(true)}
+    if not numeric:
+        likeliest = distribution.mode()
+        return found | {"right": np.array([a == b for a, b in zip(likeliest, true, strict=True)])}
+    low, high = distribution.interval(0.9)
+    numbers = true.to_numpy(dtype=float)
+    return found | {
+        "error": np.asarray(distribution.mean(), float) - numbers,
+        "covered": (np.asarray(low, float) <= numbers) & (numbers <= np.asarray(high, float)),
+    }
+
+
+def conditional_measures(
+    model: RNADE, train: pd.DataFrame, test: pd.DataFrame, description: dict[str, Any], hidden: Any
+) -> dict[str, Any]:
+    """Hidden cells and the target, each given all other observed cells of its row."""
+    test, hidden = test[:MOST_ASKED], hidden[:MOST_ASKED]
+    masked = test.mask(pd.DataFrame(hidden, columns=test.columns))
+    masked = masked.astype(test.dtypes)
+    cells: list[np.ndarray] = []
+    right, error, covered = [], [], []
+    found: dict[str, Any] = {}
+    for j, column in enumerate(description["columns"]):
+        name, at = column["name"], hidden[:, j]
+        numeric = column["kind"] in ("integer", "real", "zero-inflated")
+        spread = float(train[name].astype(float).std(ddof=0)) if numeric else 1.0
+        is_target = name == description["target"]
+        for part in ("cells", "target")[: 1 + is_target]:
+            rows = at if part == "cells" else test[name].notna().to_numpy()
+            if not rows.any():
+                continue
+            given = masked[rows] if part == "cells" else test[rows].drop(columns=name)
+            answer = asked(model, given, test[rows], name, numeric)
+            if column["kind"] in ("real", "zero-inflated"):
+                x = test[name][rows].to_numpy(dtype=float)
+                answer["log_density"] += np.where(
+                    np.isin(x, column.get("atoms", [])), 0.0, np.log(spread)
+                )
+            rmse = np.sqrt(np.mean(answer["error"] ** 2)) / spread if numeric else None
+            if part == "target":
+                share = {} if numeric else {"target_right": answer["right"].mean()}
+                found |= {"target_log_density": answer["log_density"].mean(), **share}
+                found |= {} if rmse is None else {"target_rmse": rmse}
+                continue
+            cells.append(answer["log_density"])
+            if rows.sum() >= FEWEST_ASKED and numeric:
+                error.append(rmse)
+                covered.append(answer["covered"])
+            elif rows.sum() >= FEWEST_ASKED:
+                right.append(answer["right"].mean())
+    found |= {
+        "cell_log_density": np.concatenate(cells).mean(),
+        "levels_right": np.mean(right),
+        "rmse": np.mean(error),
+        "median_rmse": np.median(error),
+        "covered_by_90": np.concatenate(covered).mean(),
+    }
+    return {name: round(float(value), 4) for name, value in found.items()}
+
+
 def measured(folder: Path, name: str, fold: int, device: str) -> dict[str, Any]:
     """The record of one fit."""
-    table, description, folds = load(folder, name)
+    table, description, folds, hidden = load(folder, name)
     train, test = (table.filter(pa.array(at)) for at in (folds != fold, folds == fold))
     began = time.perf_counter()
     model = RNADE(random_state=SEED, device=device).fit(train)
     fitted = time.perf_counter()
     scores = model.score_samples(test) + standardised(train, test, description)
     scored = time.perf_counter()
+    asking = conditional_measures(
+        model, *frames(table, folds, fold), description, hidden[folds == fold]
+    )
     return {
         "table": name,
         "fold": fold,
         "log_likelihood": round(float(scores.mean()), 4),
         "standard_error": round(float(scores.std() / np.sqrt(len(scores))), 4),
+        **asking,
         "fit_seconds": round(fitted - began, 1),
         "score_seconds": round(scored - fitted, 1),
+        "ask_seconds": round(time.perf_counter() - scored, 1),
         "test_rows": len(test),
         "network": model.network_,
         **run_facts("python -m benchmarks.mixed", seed=SEED, device=device),
     }
 
 
-def peers(folder: Path, of: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Tables with the peers' log-likelihoods, from the README that comes with the data."""
+def peers(folder: Path, of: str, section: str) -> dict[str, dict[str, str]]:
+    """One table of the peers' figures by table, from the README that comes with the data."""
     text = (folder / "README.md").read_text()
-    section = text.split(f"# {of}\n", 1)[1]
-    part = section.split("### Log-likelihood", 1)[1].split("###", 1)[0]
+    part = text.split(f"# {of}\n", 1)[1].split(f"### {section}", 1)[1].split("###", 1)[0]
     rows = [re.split(r"\s*\|\s*", line.strip("| ")) for line in part.splitlines() if "|" in line]
-    for row in rows[2:]:
-        yield row[0], dict(zip(rows[0][2:], row[2:], strict=True))
+    return {row[0]: dict(zip(rows[0][2:], row[2:], strict=True)) for row in rows[2:]}
 
 
 def stored(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def write_page(records: Sequence[dict[str, Any]], figures: dict[str, dict[str, str]]) -> str:
-    """The table of ours beside the peers', mean of the folds that there are."""
-    names = list(next(iter(figures.values())))
-    devices = sorted({r["settings"]["device"] for r in records})
-    lines = [
-        "Log-likelihood of the observed cells, nats per row, mean of folds 0 and 1 (higher is"
-        " better). Peers' figures are those published with the data.",
-        "",
-        "| table | " + " | ".join([*[f"RNADE(), {d}" for d in devices], *names]) + " |",
-        "| --- |" + " ---: |" * (len(devices) + len(names)),
-    ]
-    for table in TABLES:
-        cells = []
-        for device in devices:
-            own = [r for r in records if r["table"] == table and r["settings"]["device"] == device]
-            mean = sum(r["log_likelihood"] for r in own) / len(own) if own else None
-            seconds = max((r["fit_seconds"] for r in own), default=None)
-            folds = sorted(r["fold"] for r in own)
-            note = "" if folds == [0, 1] else f", fold {folds}"
-            cells.append("-" if mean is None else f"{mean:.2f} ({seconds:.0f} s{note})")
-        cells += [figures.get(table, {}).get(name, "-") for name in names]
-        lines.append(f"| {table} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", "Seconds: the longest fit. Records: records.jsonl.", ""])
+def write_page(records: Sequence[dict[str, Any]], folder: Path) -> str:
+    """Tables of ours beside the peers', mean of the folds that there are."""
+    lines = ["Mean of folds 0 and 1. Peers' figures are those published with the data.", ""]
+    for measure, title, section, digits in PAGE:
+        figures = peers(folder, "Mean of folds 0 and 1", section) if section else {}
+        names = list(next(iter(figures.values()), {}))
+        of = [r for r in records if measure in r]
+        devices = sorted({r["settings"]["device"] for r in of})
+        if not of:
+            continue
+        heads = [*[f"RNADE(), {device}" for device in devices], *names]
+        lines += [title, "", "| table | " + " | ".join(heads) + " |"]
+        lines += ["| --- |" + " ---: |" * len(heads)]
+        for table in TABLES:
+            cells = [_cell(of, table, device, measure, digits) for device in devices]
+            if any(cell != "-" for cell in cells):
+                cells += [figures.get(table, {}).get(name, "-") for name in names]
+                lines.append(f"| {table} | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join([*lines, "Records: records.jsonl.", ""])
+
+
+def _cell(
+    records: Sequence[dict[str, Any]], table: str, device: str, measure: str, digits: int
+) -> str:
+    own = [r for r in records if r["table"] == table and r["settings"]["device"] == device]
+    if not own:
+        return "-"
+    mean = sum(r[measure] for r in own) / len(own)
+    folds = sorted(r["fold"] for r in own)
+    seconds = max(r["fit_seconds"] for r in own)
+    notes = [f"{seconds:.0f} s"] if measure == "log_likelihood" else []
+    notes += [] if folds == [0, 1] else [f"fold {folds}"]
+    return f"{mean:.{digits}f}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def main() -> None:
@@ -140,9 +280,9 @@ def main() -> None:
             record = measured(folder, name, fold, given.device)
             with path.open("a") as file:
                 file.write(json.dumps(record) + "\n")
-            told = ("log_likelihood", "standard_error", "fit_seconds", "score_seconds", "network")
-            print(name, fold, {key: record[key] for key in told}, flush=True)
-    page = write_page(stored(path), dict(peers(folder, "Mean of folds 0 and 1")))
+            told = {k: v for k, v in record.items() if isinstance(v, float)}
+            print(name, fold, told, record["network"], flush=True)
+    page = write_page(stored(path), folder)
     (given.output / "table.md").write_text(page)
     if given.output == RESULTS:
         DOCS.write_text(PLACE.sub(lambda m: m[1] + page + m[2], DOCS.read_text()))

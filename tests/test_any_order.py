@@ -120,7 +120,7 @@ def test_the_loss_and_its_gradient_are_those_of_plain_torch():
     weights = torch.linspace(0.1, 2, 90, dtype=torch.float64)[None]
     value = module.weighted_log_likelihood(Batch(x, weights))
     found = torch.autograd.grad(value.sum(), list(module.parameters()))
-    z = module._outputs(x, x[..., :1, SEED])
+    z = torch.baddbmm(module.b, module._hidden_units(x, x[..., :1, SEED]), module.V)
     terms = heads.log_prob(z, x[..., :N_FEATURES], module.layout)
     role = x[..., ROLE].clamp_min(0)
     plain = (torch.where(role > 0, role * terms, 0.0).sum(-1) * weights).sum()

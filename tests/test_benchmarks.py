@@ -226,7 +226,7 @@ def test_peers_of_mixed_tables_are_read_from_their_page(tmp_path):
 ### Other
 """
     (tmp_path / "README.md").write_text(page)
-    found = dict(mixed.peers(tmp_path, "Mean of folds 0 and 1"))
+    found = mixed.peers(tmp_path, "Mean of folds 0 and 1", "Log-likelihood")
     assert found == {"pbc": {"margins": "-28.82", "trees": "**-27.91**"}}
 
 

@@ -18,8 +18,8 @@ from rnade.nn import (
     MixtureOfGaussiansModule,
     RNADEModule,
 )
-from rnade.training import EMSettings, FreshRows, ShuffledRows, fit_mixture
-from rnade.training.em import starting_components
+from rnade.training import EMSettings, FreshRows, fit_mixture
+from rnade.training.em import Size, fit_sizes, starting_components
 from rnade.training.em.matrices import not_below_floor
 from rnade.training.em.steps import FactorSteps, GaussianSteps, row_counts, steps_for
 from tests.conftest import random_components
@@ -408,15 +408,9 @@ def test_bad_settings_are_told():
         starting_components(make_rows(0), 2, "kmeans", Generator())
     with pytest.raises(ValueError, match="n_factors must be at most the number of columns, 3"):
         MixtureOfFactorAnalyzersModule(3, 2, 4)
-    holes = ShuffledRows(make_rows(0), 0, seen=make_rows(0) > 0)
-    with pytest.raises(ValueError, match="EM expects rows without missing cells"):
-        fit_mixture(
-            MixtureOfGaussiansModule(5, 2),
-            holes,
-            EMSettings(batch_size=10),
-            floor=torch.zeros(5),
-            generator=Generator(),
-        )
+    holes = Batch(make_rows(0), seen=make_rows(0) > 0)
+    with pytest.raises(ValueError, match="fit_sizes expects complete rows; use fit_mixture"):
+        fit_sizes([holes], [Size(2, 1)], PLAIN, seeds=[0], floor=torch.zeros(5))
     with pytest.raises(TypeError, match="no EM for a RNADEModule"):
         steps_for(RNADEModule(3), torch.zeros(3))
 

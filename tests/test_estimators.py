@@ -29,6 +29,7 @@ from rnade import (
     NADE,
     RNADE,
     Gaussian,
+    MixtureOfColumns,
     MixtureOfFactorAnalyzers,
     MixtureOfGaussians,
     load,
@@ -68,6 +69,8 @@ ESTIMATORS = {
     "mog-restarts": MixtureOfGaussians([1, 3], n_init=2, init="random", retrain=True, **EM_QUICK),
     "mog-minibatch": MixtureOfGaussians(3, batch_size=64, max_iter=40, **EM_QUICK),
     "mfa": MixtureOfFactorAnalyzers(3, 2, max_iter=30, **EM_QUICK),
+    "columns": MixtureOfColumns(max_iter=30, **EM_QUICK),
+    "columns-restarts": MixtureOfColumns(3, n_init=2, retrain=True, **EM_QUICK),
     "mfa-search": MixtureOfFactorAnalyzers([1, 2], "search", max_iter=10, **EM_QUICK),
 }
 REAL = [name for name in ESTIMATORS if not name.startswith(("nade", "fvsbn"))]
@@ -103,6 +106,8 @@ def make_X(n=300, seed=0):
         MixtureOfGaussians(2, max_iter=5),
         MixtureOfGaussians("search", n_init=2, batch_size=10, max_iter=5, init="random"),
         MixtureOfFactorAnalyzers(2, max_iter=5),
+        MixtureOfColumns(max_iter=5),
+        MixtureOfColumns("search", columns="real", n_init=2, retrain=True, max_iter=2),
         MixtureOfFactorAnalyzers([1, 2], "search", retrain=True, max_iter=5),
     ]
 )
@@ -480,7 +485,7 @@ def test_frames_of_objects_and_decimals_are_read_as_the_numbers_that_they_hold()
     with pytest.raises(ValueError, match="the first is nan in row 1, column 'a'"):
         RNADE(**ONE, columns="real").fit(gap)
     mixed = pd.DataFrame({"a": [1.5, "x", 2.5], "b": [1.0, 2.5, 3.5]}, dtype=object)
-    with pytest.raises(ValueError, match=r"Column 'a' \(holds str\) of X holds no numbers"):
+    with pytest.raises(ValueError, match="columns of numbers; column 'a' holds text"):
         RNADE(**ONE, columns="real").fit(mixed)
 
 
@@ -545,10 +550,10 @@ BAD_X = {
     "one-row": (make_X(1), r"1 sample\(s\)"),
     "no-rows": (np.empty((0, 3)), r"0 sample\(s\)"),
     "no-columns": (np.empty((5, 0)), r"0 feature\(s\)"),
-    "strings": (np.array([["a", "b"], ["c", "d"]]), "strings|could not convert"),
+    "strings": (np.array([["a", "b"], ["c", "d"]]), r"X holds text \(strings\)"),
     "text-column": (
         pd.DataFrame({"a": [1.0, 2.0], "name": ["x", "y"]}),
-        "Column 'name' .* of X holds no numbers",
+        "column 'name' holds text",
     ),
     "one-dimension": (np.arange(5.0), "Expected 2D array, got 1D array"),
     "three-dimensions": (np.zeros((2, 2, 2)), "dim 3"),

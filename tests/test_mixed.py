@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from rnade import RNADE, Real, RNADESearchCV, load
 from rnade.columns.partition import ColumnCells
 from rnade.exceptions import SpikeWarning, TableWarning
+from rnade.report import study
 
 SMALL = {"n_hidden": 8, "epochs": 3, "random_state": 0}
 
@@ -377,3 +378,119 @@ def test_dates_come_back_as_dates():
     drawn = RNADE(**SMALL).fit(table).sample(20, random_state=0)
     assert drawn.schema == table.schema
     assert min(day) <= drawn["day"].min() <= drawn["day"].max() <= max(day)
+
+
+def some_table(n: int = 120, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    columns = {"a": rng.normal(size=n), "c": rng.choice(["x", "y", "z"], n)}
+    return pd.DataFrame({**columns, "k": rng.poisson(4, n)})
+
+
+def test_informative_missing_cells_are_filled_too():
+    table = some_table()
+    table.loc[::9, "a"] = np.nan
+    model = RNADE(**SMALL, missing="informative").fit(table)
+    for how in ("mean", "draw"):
+        assert model.impute(table, how, random_state=0).notna().all().all()
+
+
+def test_a_table_of_constants_with_gaps_has_its_gaps_modelled():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({c: np.where(rng.random(80) < 0.3, np.nan, 7.0) for c in "kj"})
+    drawn = RNADE(**SMALL, missing="informative").fit(table).sample(200, random_state=0)
+    assert drawn.isna().mean().between(0.1, 0.6).all()
+
+
+def test_huge_whole_numbers_are_kept_apart_as_categories_and_else_left_out_with_the_reason():
+    rng = np.random.default_rng(0)
+    table = some_table().assign(h=2**60 + rng.integers(0, 4, 120))
+    model = RNADE(**SMALL, columns={"h": "category"}).fit(table)
+    shares = model.sample(400, random_state=0)["h"].value_counts(normalize=True)
+    assert len(shares) == 4
+    assert shares.max() < 0.5
+    assert "last digits" in RNADE(**SMALL).fit(table).schema_.left_out["h"]
+
+
+def test_settings_that_decide_what_columns_are_cannot_be_searched():
+    with pytest.raises(ValueError, match="columns, missing cannot be searched over"):
+        RNADESearchCV(RNADE(**SMALL), {"missing": ["ignore"], "columns": ["auto"]}).fit(
+            some_table()
+        )
+
+
+def test_a_masked_array_names_its_constant_column():
+    X = np.ma.masked_array(np.random.default_rng(0).normal(size=(60, 3)), mask=False)
+    X[::5, 0] = np.ma.masked
+    X[:, 2] = 5.0
+    with pytest.raises(ValueError, match="Column x3 of X cannot be used: constant"):
+        RNADE(**SMALL).fit(X)
+
+
+def test_draws_keep_to_bounds_even_of_a_single_value():
+    column = pd.Series(np.nan, index=range(120))
+    column[[10, 60]] = 0.0
+    table = some_table().assign(s=column.where(column.isna(), 0.0))
+    table.loc[11, "s"] = 60.25
+    for seed in range(4):
+        settings = SMALL | {"random_state": seed, "ensemble": None}
+        model = RNADE(**settings, columns={"s": Real(low=0, atoms=[])}).fit(table)
+        assert model.sample(200, random_state=0)["s"].min() >= 0
+
+
+def test_a_row_with_nothing_observed_is_no_outlier():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(120, 2)) * 1e-6, columns=["a", "b"])
+    table.loc[::10, "a"] = np.nan
+    table.loc[4] = np.nan
+    model = RNADE(**SMALL).fit(table)
+    assert model.pvalue(table)[4] == 1
+    assert model.score_samples(table)[4] == 0
+    assert 5 not in [row.row for row in study(model, table).oddness.rows]
+
+
+def test_rows_of_weight_0_are_ignored():
+    table = some_table()
+    table.loc[:29, "c"] = "ghost"
+    table.loc[5, "a"] = np.inf
+    weights = np.r_[np.zeros(30), np.ones(90)]
+    model = RNADE(**SMALL).fit(table, sample_weight=weights)
+    assert model.schema_.columns[1].levels == ("x", "y", "z")
+    again = RNADE(**SMALL).fit(table[30:], sample_weight=weights[30:])
+    np.testing.assert_array_equal(model.score_samples(table[30:]), again.score_samples(table[30:]))
+
+
+def test_times_of_day_and_durations_come_back_as_whole_as_they_were():
+    rng = np.random.default_rng(0)
+    hours = [datetime.time(int(h)) for h in rng.integers(0, 24, 120)]
+    table = some_table().assign(t=pd.to_timedelta(rng.integers(0, 30, 120), "D"), h=hours)
+    drawn = RNADE(**SMALL).fit(table).sample(50, random_state=0)
+    assert (drawn["t"] % pd.Timedelta(days=1) == pd.Timedelta(0)).all()
+    assert all(t.minute == t.second == t.microsecond == 0 for t in drawn["h"])
+
+
+def test_tables_without_rows_and_with_equal_names_are_refused():
+    model = RNADE(**SMALL).fit(some_table())
+    with pytest.raises(ValueError, match="0 sample"):
+        model.score_samples(some_table()[:0])
+    with pytest.raises(ValueError, match=r"rows and columns; got shape \(0, 3\)"):
+        RNADE(**SMALL).fit(some_table()[:0])
+    with pytest.raises(ValueError, match="rename the duplicates"):
+        RNADE(**SMALL).fit(some_table().set_axis(["a", "a", "k"], axis=1))
+
+
+def test_arrays_of_numpys_own_text_are_taken():
+    text = some_table()[["c", "k"]].astype(str).to_numpy(dtype=np.dtypes.StringDType())
+    assert RNADE(**SMALL).fit(text).schema_.columns[0].levels == ("x", "y", "z")
+
+
+def test_networks_of_an_earlier_table_are_forgotten():
+    model = RNADE(**SMALL | {"ensemble": None}).fit(some_table())
+    model.fit(np.random.default_rng(0).normal(size=(60, 2)))
+    assert not hasattr(model, "network_")
+
+
+def test_codes_that_were_text_may_come_as_whole_numbers():
+    table = some_table().assign(code=lambda t: t["k"].astype(str))
+    model = RNADE(**SMALL).fit(table)
+    as_numbers = table.assign(code=table["k"])
+    np.testing.assert_array_equal(model.score_samples(table), model.score_samples(as_numbers))

@@ -325,6 +325,18 @@ def test_a_rows_cells_are_drawn_together(plain):
     assert np.corrcoef(drawn.a, drawn.b)[0, 1] == pytest.approx(CORRELATION, abs=0.08)
 
 
+def test_draws_copy_what_is_copied_to_the_last_digit():
+    """A column that repeats another, in numbers that float32 does not hold."""
+    rng = np.random.default_rng(0)
+    first = 1_700_000_000 + rng.integers(0, 10**6, 300)
+    table = pd.DataFrame({"first": first, "again": first, "n": rng.poisson(3, 300)})
+    model = RNADE(random_state=0, n_hidden=16, epochs=8).fit(table)
+    gaps = table.astype({"again": "Int64"})
+    gaps.loc[:99, "again"] = pd.NA
+    drawn = model.impute(gaps, how="draw", random_state=0)
+    assert (drawn.again == table["first"]).mean() > 0.9
+
+
 def test_rows_with_gaps_are_completed_by_samples(plain, mixed):
     holes = gaussian(5, seed=7).assign(b=np.nan)
     drawn = plain.sample(3, random_state=0, given=holes)

@@ -698,8 +698,8 @@ FITTED = pd.DataFrame(
         ("d", WORDS, "should hold dates but holds text, first 'b' in row 0. Convert"),
         ("d", TIMES, "should hold dates without a time of day but holds 2020-02-29 23:59:59.12"),
         ("t", [1, 2, 3], "should hold dates but holds numbers, first 1 in row 0. Convert"),
-        ("t", FITTED["z"], "has the time zone UTC, but had none when the schema was made"),
-        ("z", FITTED["t"], "has no time zone, but had UTC when the schema was made. Convert"),
+        ("t", FITTED["z"], "has the time zone UTC, but had none when it was fitted"),
+        ("z", FITTED["t"], "has no time zone, but had UTC when it was fitted. Convert"),
         ("n", [[1], [2], [3]], "should hold numbers but holds nested values .list.. Convert"),
     ],
 )

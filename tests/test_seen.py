@@ -15,12 +15,11 @@ from rnade.backends.spec import Spec
 from rnade.batch import Batch
 from rnade.families import Bernoulli, GaussianMixture, LaplaceMixture
 from rnade.nn import FVBNModule, RNADEModule
-from tests.conftest import MODULES, TIED_MODULES, make_module, make_rows
+from tests.conftest import CHAINS, MODULES, TIED_MODULES, make_module, make_rows
 from tests.interpreter import assert_passes_under_the_interpreter
 from tests.test_gpu import DEVICE, HAS_TRITON, INTERPRETING, needs_kernels
 
 M, B, D, H = 2, 9, 5, 6
-SEEN_MODULES = [name for name in MODULES if not name.startswith(("gaussian", "mog", "mfa"))]
 FAMILIES = {f.name: f for f in (GaussianMixture(3), LaplaceMixture(2), Bernoulli())}
 NAMES = ("x", "W", "c", "rho", "V", "b", "U", "u")
 
@@ -167,7 +166,7 @@ def test_kernel_of_networks_leaves_out_what_is_not_seen():
 # ---------------------------------------------------------------- modules
 
 
-@pytest.mark.parametrize("name", SEEN_MODULES)
+@pytest.mark.parametrize("name", MODULES)
 def test_all_seen_is_the_same_as_nothing_said(name):
     module = make_module(name, 4)
     x = make_rows(module, 5)
@@ -176,7 +175,7 @@ def test_all_seen_is_the_same_as_nothing_said(name):
     torch.testing.assert_close(module.log_conditionals(x, seen=seen), module.log_conditionals(x))
 
 
-@pytest.mark.parametrize("name", SEEN_MODULES)
+@pytest.mark.parametrize("name", MODULES)
 def test_terms_of_what_is_seen_sum_to_its_density(name):
     module = make_module(name, 4)
     x = make_rows(module, 6)
@@ -191,7 +190,7 @@ def test_terms_of_what_is_seen_sum_to_its_density(name):
     torch.testing.assert_close(density[0], torch.zeros_like(density[0]), atol=1e-7, rtol=0)
 
 
-@pytest.mark.parametrize("name", [n for n in SEEN_MODULES if not n.startswith("ensemble")])
+@pytest.mark.parametrize("name", CHAINS)
 def test_the_last_columns_missing_leave_the_marginal(name):
     """The density integrates to the same over them: here it is the product of the terms before."""
     module = make_module(name, 4)
@@ -296,12 +295,6 @@ BAD_CALLS = {
         lambda m: m.log_prob(ZEROS, order=[2, 1, 0]),
         ValueError,
         "in one order, so that another order is not an option. Use a tied model",
-    ),
-    "mixture-seen": (
-        "mog",
-        lambda m: m.log_prob(ZEROS, seen=torch.ones(5, 3).bool()),
-        ValueError,
-        "seen is not an option for MixtureOfGaussiansModule: it scores complete rows",
     ),
     "mixture-order": (
         "gaussian",

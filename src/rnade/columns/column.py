@@ -29,8 +29,9 @@ class Column:
         Of dates: what their numbers count since 1970-01-01. Dates with a time are counted in
         days if all are at midnight, in their own time zone.
     step : int or None
-        Of dates in seconds: how many seconds they are multiples of, a whole hour, minute or
-        second; None if they are finer. Dates given back are multiples too.
+        Of dates in seconds, times of day and durations: how many seconds they are multiples of,
+        a whole day, hour, minute or second; None if they are finer. Those given back are
+        multiples too.
     missing : float
         Share of the rows in which the cell is missing.
     indicates : str or None

@@ -1,5 +1,6 @@
 """Cells of one column as numbers, checked: what a column cannot hold is named, and where."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,9 @@ def _check_type(cells: Cells, column: Column, seen: Mask) -> None:
         text = isinstance(column.levels[0], str)
         wanted = "text" if text else "numbers or booleans"
         fits = cells.sort == "text" if text else cells.is_number and cells.sort != "time"
+        # Codes that a file without types held as text are whole numbers in other files.
+        digits = text and all(str(level).lstrip("-").isdigit() for level in column.levels)
+        fits = fits or (digits and cells.sort == "integer")
         advice = f"Convert the column to {wanted}"
     elif column.kind == "date":
         wanted, fits = "dates", cells.sort in ("date", "datetime")
@@ -80,9 +84,17 @@ def _codes(cells: Cells, column: Column) -> Array:
     """Codes of the levels; one past the last for a level that is not among them."""
     assert column.levels is not None
     n_levels = len(column.levels)
-    if cells.sort == "text":
-        places = pc.index_in(cells.values, value_set=pa.array(column.levels, pa.large_string()))
+    if isinstance(column.levels[0], str):
+        text = cells.values.cast(pa.large_string())
+        places = pc.index_in(text, value_set=pa.array(column.levels, pa.large_string()))
         return np.array(pc.fill_null(places, n_levels).to_numpy(), dtype=np.float64)
+    if cells.sort == "integer" and all(isinstance(level, int) for level in column.levels):
+        # As whole numbers, of which float64 holds those beyond 2**53 only roughly.
+        wide = pa.uint64() if pa.types.is_uint64(cells.values.type) else pa.int64()
+        with suppress(OverflowError, pa.ArrowException):
+            known = pa.array([int(level) for level in column.levels], wide)
+            places = pc.index_in(cells.values.cast(wide), value_set=known)
+            return np.array(pc.fill_null(places, n_levels).to_numpy(), dtype=np.float64)
     levels = np.array(column.levels, dtype=np.float64)
     order, values = np.argsort(levels), cells.numbers()
     places = order[np.clip(np.searchsorted(levels[order], values), 0, n_levels - 1)]
@@ -98,7 +110,7 @@ def _in_unit(cells: Cells, values: Array, column: Column) -> Array:
         have = "no time zone" if given.tz is None else f"the time zone {given.tz}"
         want = "none" if fitted.tz is None else fitted.tz
         raise ValueError(
-            f"{cells.label} has {have}, but had {want} when the schema was made. Convert it, e.g."
+            f"{cells.label} has {have}, but had {want} when it was fitted. Convert it, e.g."
             " with pandas' dt.tz_localize or polars' dt.replace_time_zone."
         )
     if column.unit != "day":

@@ -27,8 +27,10 @@ LONGEST_NAME = 100
 LARGEST_EXACT = 2.0**53
 # Times of day come in whole hours, minutes or seconds, or in none of them.
 STEPS = (3600, 60, 1)
+DAYS_OR = (SECONDS_PER_DAY, *STEPS)
 
-_is_name_of_ids = re.compile(r"(?i:id|.*[_ ]id)|.*Id").fullmatch
+# What people and pandas call a column that only tells rows apart.
+is_name_of_ids = re.compile(r"(?i:(.*[ _.-])?id|index|unnamed: 0)|.*[a-z](Id|ID)").fullmatch
 
 CODE_SUSPECTED = "a code for missing cells?"
 
@@ -90,13 +92,19 @@ def infer_column(
         dtype=cells.dtype,
         missing=float((~seen).mean()),
     )
-    draft = _draft(draft, cells, chosen, given=kind is not None)
+    draft = _draft(draft, cells, chosen)
     values, _ = encode_cells(cells, draft, key)
     observed = values[seen]
     _check_levels(cells, draft, values, seen)
     spread, size = float(np.ptp(observed)), float(np.abs(observed).max())
     # A column of one value plus rounding error is constant too.
     constant = spread <= (1e-14 * size if isinstance(chosen, Real) else 0.0)
+    if constant and cells.sort == "integer" and len(pc.unique(cells.values.drop_null())) > 1:
+        reason = (
+            "whole numbers beyond 2**53 that differ in their last digits alone: subtract the"
+            " smallest first, or convert them to text"
+        )
+        return Found(reason=reason)
     if constant and (kind is None or isinstance(kind, Real)):
         shown = cells.first(seen).rsplit(" in row ", 1)[0]
         where = "in every row" if seen.all() else 'where not missing; see missing="informative"'
@@ -143,13 +151,15 @@ def _kind_by_type(cells: Cells, key: object) -> tuple[Kind, tuple[str, ...]]:
     return Real(), (note,)
 
 
-def _draft(draft: Column, cells: Cells, kind: Kind, *, given: bool) -> Column:
+def _draft(draft: Column, cells: Cells, kind: Kind) -> Column:
     """Fill in what follows from the kind and the type."""
     if isinstance(kind, Category):
-        levels = kind.levels if kind.levels is not None else _levels(cells, given=given)
+        levels = kind.levels if kind.levels is not None else _levels(cells)
         return replace(draft, levels=tuple(levels), ordered=kind.ordered)
     if isinstance(kind, Date):
         return replace(draft, **_unit(cells))
+    if cells.sort == "time":
+        draft = replace(draft, step=_step(cells, DAYS_OR))
     dtype = as_kind(cells.dtype, draft.kind, cells.sort == "boolean", cells.sort == "integer")
     draft = replace(draft, dtype=dtype)
     return replace(draft, low=kind.low, high=kind.high) if isinstance(kind, Real) else draft
@@ -161,11 +171,16 @@ def _unit(cells: Cells) -> dict[str, Any]:
         return {"unit": "day"}
     if not (local_seconds(cells.values)[cells.seen] % SECONDS_PER_DAY).any():
         return {"unit": "day"}
+    return {"unit": "second", "step": _step(cells, STEPS)}
+
+
+def _step(cells: Cells, steps: Sequence[int]) -> int | None:
+    """Give the largest of some numbers of seconds that all times are multiples of."""
     observed = cells.numbers()[cells.seen]
-    return {"unit": "second", "step": next((s for s in STEPS if not (observed % s).any()), None)}
+    return next((step for step in steps if not (observed % step).any()), None)
 
 
-def _levels(cells: Cells, *, given: bool) -> tuple[Level, ...]:
+def _levels(cells: Cells) -> tuple[Level, ...]:
     """Levels of a category: those declared, else those that occur, sorted."""
     if cells.sort == "boolean":
         return (False, True)
@@ -223,7 +238,7 @@ def _says_nothing(cells: Cells, draft: Column, observed: Array, name: str) -> st
         consecutive = n >= FEWEST_IDS and len(cells.values) == n and high - low == n - 1
         if consecutive and not years:
             return f"looks like row numbers ({low:.0f} to {high:.0f}, each once)"
-        if _is_name_of_ids(name):
+        if is_name_of_ids(name):
             return f"looks like an id ({n} different whole numbers)"
     return ""
 

@@ -175,12 +175,12 @@ class ColumnCells:
             Of the intervals, at most; by default it goes by the rows.
         """
         x = np.asarray(x, dtype=np.float64)
+        bounds = np.array([-np.inf if low is None else low, np.inf if high is None else high])
         if not len(x):
-            x, weights = np.zeros(1), None
+            x, weights = np.clip(np.zeros(1), *bounds), None
         w = np.ones(len(x)) if weights is None else weights / weights.mean()
         whole = whole and float(np.abs(x).max()) < LARGEST_WHOLE
         N, own = len(x), np.asarray(sorted(atoms), dtype=np.float64)
-        bounds = np.array([-np.inf if low is None else low, np.inf if high is None else high])
         apart = ~np.isin(x, own)
         smooth = x[apart]
         scale = _smooth_scale(smooth if len(smooth) else x)
@@ -195,7 +195,7 @@ class ColumnCells:
             found = _cut_whole(smooth, n_cells, w[apart])
             edges, points, cell_of_point, log_share, log_even = found
         else:
-            edges = _cut_real(smooth, max(1, round(n_cells * len(smooth) / N)))
+            edges = _cut_real(smooth, max(1, round(n_cells * len(smooth) / N)), bounds)
             # Between an atom and the other values there may be some to come.
             edges = np.unique(np.concatenate([own[:1], edges, own[-1:]]))
             edges = _distinct(edges, scale) if len(edges) > 1 else np.empty(0)
@@ -514,15 +514,15 @@ def _distinct(edges: Array, scale: Array) -> Array:
     return edges[kept] if len(kept) > 1 else edges[[0, -1]]
 
 
-def _cut_real(x: Array, n_cells: int) -> Array:
-    """Edges of intervals with about as many rows each."""
+def _cut_real(x: Array, n_cells: int, bounds: Array) -> Array:
+    """Edges of intervals with about as many rows each; around a single value, a narrow one."""
     if len(x) == 0:
         return x
     edges = np.unique(np.quantile(x, np.linspace(0, 1, n_cells + 1)))
     if len(edges) > 1:
         return edges
     around = max(abs(float(edges[0])), 1.0) * 1e-6
-    return np.array([edges[0] - around, edges[0] + around])
+    return np.asarray(np.clip([edges[0] - around, edges[0] + around], *bounds))
 
 
 def _cut_whole(
@@ -546,7 +546,7 @@ def _cut_whole(
     cuts = np.unique([*edges, points[-1] + 0.5])
     cell = np.searchsorted(cuts, points, side="right") - 1
     width, total = np.diff(cuts), np.bincount(cell, counts, minlength=len(cuts) - 1)
-    # How much of a cell to spread evenly: what foretells each row best from the others.
+    # How much of a cell to spread evenly: what predicts each row best from the others.
     less = np.maximum(counts - 1, 0.0)
     others = np.where(total[cell] > 1, less / np.maximum(total[cell] - 1, 1e-9), 0.0).clip(max=1)
     even = 1 / width[cell]

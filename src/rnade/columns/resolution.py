@@ -31,7 +31,7 @@ class Resolution:
         are distinct. Its step is the smallest distance between values that occur more than once
         (between any values, where fewer than two do), so that one odd value does not matter.
         """
-        return cls(np.array([_step(column) for column in X.T]))
+        return cls(np.array([_step(column[~np.isnan(column)]) for column in X.T]))
 
     def floors(self, scale: Array) -> Array:
         """Smallest component scale of each column, in standardised units.

@@ -83,6 +83,23 @@ class Source:
         return make_cells(self.label(d), values, dtype, na, levels)
 
 
+def as_frame(X: Any) -> Any:
+    """Give X as a frame of narwhals if it is a frame, else as it is.
+
+    Raises
+    ------
+    ValueError
+        If two columns have one name.
+    """
+    try:
+        frame = nw.from_native(X, pass_through=True)
+        if isinstance(frame, nw.DataFrame):
+            list(frame.columns)
+    except nw.exceptions.DuplicateError:
+        raise ValueError("Column names of X must differ: rename the duplicates.") from None
+    return frame
+
+
 def read_source(X: Any) -> Source:
     """Take a frame of pandas, polars or pyarrow, an array, a masked array or a list of lists.
 
@@ -93,12 +110,9 @@ def read_source(X: Any) -> Source:
     ValueError
         If it has no rows or columns, or two columns of one name.
     """
-    try:
-        frame = nw.from_native(X, pass_through=True)
-        is_frame = isinstance(frame, nw.DataFrame)
-        names = list(frame.columns) if is_frame else []
-    except nw.exceptions.DuplicateError:
-        raise ValueError("Column names of X must differ: rename those that are twice.") from None
+    frame = as_frame(X)
+    is_frame = isinstance(frame, nw.DataFrame)
+    names = list(frame.columns) if is_frame else []
     if isinstance(frame, nw.LazyFrame):
         raise TypeError(
             f"X is a lazy frame ({type(X).__module__}.{type(X).__name__}), which holds no rows"
@@ -141,7 +155,7 @@ def _frame_source(X: Any, frame: nw.DataFrame[Any], names: list[Any]) -> Source:
             f"Column names of X must be text or whole numbers; got {strange[0]!r}. Rename it."
         )
     if len(set(map(str, names))) < len(names):
-        raise ValueError("Column names of X must differ: rename those that are twice.")
+        raise ValueError("Column names of X must differ: rename the duplicates.")
     columns = [column.to_native() for column in frame.iter_columns()]
     return Source(library, tuple(names), len(frame), columns)
 
@@ -189,7 +203,7 @@ def _polars_to_arrow(series: Any) -> Any:
 def object_cells(label: str, objects: Any, gone: Any, na: Sequence[Mark]) -> Cells:
     """Cells of Python objects, which may be of any type but must all be of one."""
     cells = [
-        None if hidden or _is_missing(v) or _is_marked(v, na) else v
+        None if hidden or is_missing(v) or _is_marked(v, na) else v
         for v, hidden in zip(map(_plain, objects), gone, strict=True)
     ]
     first: tuple[int, str] | None = None
@@ -243,7 +257,8 @@ def _plain(value: object) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
+    """Whether a Python object stands for a missing cell: None, NaN, NA of pandas."""
     if isinstance(value, float | Decimal):
         return value != value
     return value is None or type(value).__name__ in ("NAType", "NaTType")

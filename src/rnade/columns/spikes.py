@@ -46,6 +46,7 @@ def find_spikes(X: Array, resolution: Resolution) -> list[Spike]:
     """
     found = []
     for d, column in enumerate(X.T):
+        column = column[~np.isnan(column)]
         values, counts = np.unique(column, return_counts=True)
         often = counts >= max(SPIKE_ROWS, SPIKE_SHARE * len(column))
         for i in np.flatnonzero(often):
@@ -61,8 +62,12 @@ def dependent_columns(X: Array) -> list[int]:
     """Columns that can be computed exactly, by a linear function, from those before them.
 
     Copies of a column are found in any table; linear functions where there are more rows than
-    columns, since else there always are some.
+    columns, since else there always are some. Rows with missing cells are not looked at.
     """
+    complete = ~np.isnan(X).any(axis=1)
+    if not complete.any():
+        return []
+    X = X if complete.all() else X[complete]
     if len(X) > COMPARED_ROWS:
         # At random, since rows may have a period.
         X = X[np.random.default_rng(0).choice(len(X), COMPARED_ROWS, replace=False)]

@@ -21,7 +21,14 @@ class Standardiser:
 
     @classmethod
     def fit(cls, X: Array, weights: Array | None = None) -> "Standardiser":
-        """Weighted mean and population standard deviation of each column."""
+        """Weighted mean and population standard deviation of each column's observed cells."""
+        seen = ~np.isnan(X)
+        if not seen.all():
+            own = [
+                cls.fit(x[at, None], None if weights is None else weights[at])
+                for x, at in zip(X.T, seen.T, strict=True)
+            ]
+            return cls(*[np.concatenate([getattr(o, n) for o in own]) for n in ("mean", "scale")])
         mean = np.average(X, axis=0, weights=weights)
         centred = X - mean
         # In units of the largest value, whose square neither overflows nor vanishes.

@@ -4,6 +4,7 @@ from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.fvbn import FVBN
 from rnade.estimators.gaussian import Gaussian
 from rnade.estimators.imputer import RNADEImputer
+from rnade.estimators.latent_classes import MixtureOfColumns
 from rnade.estimators.mfa import MixtureOfFactorAnalyzers
 from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.persistence import load
@@ -16,6 +17,7 @@ __all__ = [
     "NADE",
     "RNADE",
     "Gaussian",
+    "MixtureOfColumns",
     "MixtureOfFactorAnalyzers",
     "MixtureOfGaussians",
     "RNADEImputer",

@@ -16,7 +16,7 @@ from rnade.nn import EnsembleModule
 from rnade.typing import Array
 
 # Rows looked at together: few enough for a processor's cache to hold what is computed of them.
-_CHUNK_ROWS = 4096
+CHUNK_ROWS = 4096
 
 
 class AbstractConditionalsEstimator(AbstractScoringEstimator):
@@ -40,7 +40,9 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         array of shape (N, D)
         """
         check_is_fitted(self)
-        X = self._encode(self._check_rows(X))
+        return self._terms(self._encode(self._check_rows(X)))
+
+    def _terms(self, X: Array) -> Array:
         terms = self._in_chunks(X, lambda module, x: module.log_conditionals(x))
         return terms + self.standardiser_.log_determinant_terms
 
@@ -53,7 +55,8 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
 
         A value rounded to a step stands for the interval of that width around it, and a binary
         value for a jump: there the result is drawn evenly from the interval's or the jump's range
-        of probabilities (the randomised transform), which is uniform in the same way.
+        of probabilities (the randomised transform), which is uniform in the same way. NaN where a
+        cell is missing.
 
         Parameters
         ----------
@@ -69,7 +72,7 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         X = self._encode(self._check_rows(X))
         rng = make_rng(random_state)
         below, above = self._reach()
-        u: Array = np.empty_like(X)
+        u: Array = np.full_like(X, np.nan)
         for cells, x, conditional in self._conditionals(X, int(rng.randint(2**31 - 1))):
             columns = cells[1][0]
             upper = conditional.cdf(x + torch.from_numpy(above[columns]).to(x)).cpu().numpy()
@@ -100,7 +103,7 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         Returns
         -------
         array of shape (N, D), or (len(q), N, D) for several
-            In the data's units.
+            In the data's units; NaN where a cell is missing.
         """
         check_is_fitted(self)
         X = self._encode(self._check_rows(X))
@@ -151,8 +154,8 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         module = self.module_
         averaged = isinstance(module, EnsembleModule)
         generator = Generator(module.device).manual_seed(seed)
-        for start in range(0, len(X), _CHUNK_ROWS):
-            x = self._standardised(module, X[start : start + _CHUNK_ROWS])
+        for start in range(0, len(X), CHUNK_ROWS):
+            x = self._standardised(module, X[start : start + CHUNK_ROWS])
             none = torch.zeros(len(x), dtype=torch.int64, device=x.device)
             chosen = module.choose_members(x, generator) if averaged else none
             for m in sorted(set(chosen.tolist())):

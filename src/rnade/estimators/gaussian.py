@@ -3,28 +3,34 @@
 import math
 
 import torch
-from torch import Tensor
+from jaxtyping import Float
+from torch import Generator, Tensor
 
 from rnade.batch import Batch
 from rnade.checks import number_between
 from rnade.columns import Standardiser
 from rnade.columns.spikes import dependent_in
-from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.inputs import check_not_constant, column_labels, some
+from rnade.estimators.missing import AbstractMissingEstimator
 from rnade.estimators.parameters import estimator
 from rnade.exceptions import SingularDataError
 from rnade.nn import GaussianModule
-from rnade.training import Outcome
+from rnade.training import EMSettings, Outcome, fit_mixture
 from rnade.training.em.matrices import not_below_floor
 from rnade.typing import Array
 
+# Where cells are missing. The floor, of variances, lets EM go on to where it can be told which
+# columns have no variance of their own.
+_EM, _EM_FLOOR = EMSettings(max_iter=2000, tol=1e-9, patience=None), 1e-13
+
 
 @estimator
-class Gaussian(AbstractDensityEstimator):
+class Gaussian(AbstractMissingEstimator):
     """Gaussian with full covariance: mean and covariance of the rows, in closed form.
 
     The simplest model of a table, and the one to beat. Nothing is added to the covariance unless
-    asked for; where it has no inverse, `fit` says why.
+    asked for; where it has no inverse, `fit` says why. Where cells are missing, mean and
+    covariance are those under which the observed cells are likeliest, by EM.
 
     Parameters
     ----------
@@ -90,19 +96,23 @@ class Gaussian(AbstractDensityEstimator):
         x, D = training.x, training.x.shape[1]
         w = torch.ones_like(x[:, 0]) if training.weights is None else training.weights
         w = w / w.sum()
+        floor = torch.full_like(x[0], self.sigma_floor**2)
         mean = w @ x
         covariance = ((x - mean) * w[:, None]).T @ (x - mean)
+        if training.seen is not None:
+            mean, covariance = _by_em(training, mean, floor)
         variance = covariance.diagonal().clone()
         covariance *= 1 - self.shrinkage
         covariance.diagonal().copy_(variance)
-        floor = torch.full_like(mean, self.sigma_floor**2)
         covariance = not_below_floor(covariance, floor)
         self._check_not_singular(covariance, len(x))
         module = GaussianModule(D).to(x.device, x.dtype)
         module.set_components(torch.ones(1, 1), mean[None, None], covariance[None, None])
         with torch.no_grad():
-            train = float((module.log_prob(x) * w).sum())
-            validation = None if held_out is None else float(module.log_prob(held_out.x).mean())
+            train = float((module.log_prob(x, seen=training.seen) * w).sum())
+            validation = None
+            if held_out is not None:
+                validation = float(module.log_prob(held_out.x, seen=held_out.seen).mean())
         row = {
             "epoch": 0,
             "rate": 1.0,
@@ -130,3 +140,22 @@ class Gaussian(AbstractDensityEstimator):
             f"The covariance has no inverse: {named} can be computed exactly from the columns"
             " before. Leave out such columns, or set shrinkage or sigma_floor above 0."
         )
+
+
+def _by_em(
+    rows: Batch, mean: Float[Tensor, " D"], floor: Float[Tensor, " D"]
+) -> tuple[Float[Tensor, " D"], Float[Tensor, "D D"]]:
+    """Mean and covariance of standardised rows with missing cells, from a first mean."""
+    module = GaussianModule(len(mean)).to(mean)
+    with torch.no_grad():
+        module.mu.copy_(mean)
+    fit_mixture(
+        module,
+        rows.x,
+        _EM,
+        floor=floor.clamp_min(_EM_FLOOR),
+        generator=Generator(mean.device),
+        weights=rows.weights,
+        seen=rows.seen,
+    )
+    return module.mu[0, 0].detach(), module.covariances()[0, 0].detach()

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
 from rnade.columns import Resolution, Standardiser, dependent_columns, find_spikes
+from rnade.columns.sources import is_missing
 from rnade.exceptions import SpikeWarning, TrainingWarning, warn_caller
 from rnade.typing import Array
 
@@ -19,14 +20,15 @@ LARGEST_VALUE = 1e30
 SMALLEST_SPREAD = 1e-290
 # Rows below which hardly anything can be learned.
 FEW_ROWS = 20
-# What to do with tables that a model of real numbers refuses.
-_TAKEN_BY = "RNADE takes such tables as they are (columns='auto')."
+# What columns hold that are no numbers, by the first letters of the name of their type.
+_HELD = {"Str": "text", "Cat": "categories", "Enum": "categories", "Date": "dates"}
 
 
 def check_rows(estimator: Any, X: Any, *, fitting: bool, missing: bool = False) -> Array:
     """Return X as a finite float64 array of shape (N, D), or say what is wrong and where.
 
-    Column names of data frames are kept when fitting and checked afterwards.
+    Column names of data frames are kept when fitting and checked afterwards. Missing cells are
+    NaN, of estimators that take them.
 
     Parameters
     ----------
@@ -44,7 +46,7 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool, missing: bool = False) 
             " yet: call its collect() first."
         )
     if isinstance(frame, nw.DataFrame):
-        values = _frame_values(frame)
+        values = _frame_values(estimator, frame)
         # The frame's names first; the values are checked below.
         validate_data(estimator, X, reset=fitting, skip_check_array=True)
         X = values
@@ -54,6 +56,9 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool, missing: bool = False) 
             raise TypeError(f"Expected X to be a table of numbers; got {type(X).__name__}.")
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
+        is_array = isinstance(X, np.ndarray) and X.dtype.kind in "OUS"
+        if is_array and _is_of_numbers(estimator):
+            X = _object_values(estimator, X)
         validate_data(estimator, X, reset=fitting, dtype="numeric", ensure_all_finite=False)
     X = check_array(
         X,
@@ -88,7 +93,37 @@ def some(labels: list[str], limit: int = 8) -> str:
     return ", ".join(labels[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _frame_values(frame: nw.DataFrame[Any]) -> Array:
+def _is_of_numbers(estimator: Any) -> bool:
+    """Whether an estimator takes nothing but numbers, whatever it is fitted to."""
+    columns = getattr(estimator, "columns", "real")
+    return isinstance(columns, str) and columns == "real"
+
+
+def _takes(estimator: Any, held: str) -> str:
+    """Say what an estimator takes, what X holds instead, and which one takes that."""
+    name, other = type(estimator).__name__, "RNADE and MixtureOfColumns take tables of any kind."
+    if not _is_of_numbers(estimator):
+        return f"{name} was fitted to complete columns of numbers; {held}. Fit it to such rows."
+    if hasattr(estimator, "columns"):
+        name, other = f"{name}(columns='real')", "columns='auto' takes tables of any kind."
+    complete = "" if estimator._takes_missing else "complete "
+    return f"{name} takes {complete}columns of numbers; {held}. {other}"
+
+
+def _object_values(estimator: Any, X: Any) -> Any:
+    """An array of Python objects, NaN for those that mean a missing cell; text is refused."""
+    if X.dtype.kind == "O":
+        X = np.where(np.frompyfunc(is_missing, 1, 1)(X).astype(bool), np.nan, X)
+    try:
+        X.astype(np.float64)
+    except ValueError:  # of text; TypeErrors are left to scikit-learn
+        raise ValueError(_takes(estimator, "X holds text (strings)")) from None
+    except TypeError:
+        pass
+    return X
+
+
+def _frame_values(estimator: Any, frame: nw.DataFrame[Any]) -> Array:
     """Numeric columns as float64, missing cells as NaN."""
     columns, wrong = [], []
     for (name, kind), column in zip(frame.schema.items(), frame.iter_columns(), strict=True):
@@ -103,14 +138,11 @@ def _frame_values(frame: nw.DataFrame[Any]) -> Array:
         if values and other is None:
             columns.append(np.array([np.nan if v is None else v for v in values], np.float64))
         else:
-            holds = f"holds {type(other).__name__}" if values else f"{kind}"
-            wrong.append(f"{name!r} ({holds})")
+            held = type(other).__name__.capitalize() if values else str(kind)
+            held = next((word for start, word in _HELD.items() if held.startswith(start)), held)
+            wrong.append(f"column {name!r} holds {held}")
     if wrong:
-        plural = "s" if len(wrong) > 1 else ""
-        raise ValueError(
-            f"Column{plural} {some(wrong)} of X hold{'' if plural else 's'} no numbers: leave"
-            f" such columns out or turn them into numbers first. {_TAKEN_BY}"
-        )
+        raise ValueError(_takes(estimator, some(wrong)))
     return np.column_stack(columns) if columns else np.empty((len(frame), 0))
 
 
@@ -120,15 +152,16 @@ def _check_finite(estimator: Any, X: Array, missing: bool) -> None:
     flat = X.ravel(order="K")
     if np.dot(flat, flat) < LARGEST_VALUE**2:
         return
-    finite = ~np.isinf(X) if missing else np.isfinite(X)
+    finite = np.isfinite(X) | (np.isnan(X) & (missing or estimator._takes_missing))
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
-        raise ValueError(
+        wrong = (
             f"Input X holds {int((~finite).sum())} missing or infinite values (NaN or inf); the"
-            f" first is {X[row, column]} in row {row}, {labels[column]}. Drop those rows or fill"
-            " them in first."
-            + ("" if np.isinf(X).any() or getattr(estimator, "columns", None) else f" {_TAKEN_BY}")
+            f" first is {X[row, column]} in row {row}, {labels[column]}"
         )
+        if np.isinf(X).any():
+            raise ValueError(f"{wrong}. Infinite values have no density: drop those rows.")
+        raise ValueError(_takes(estimator, wrong.replace("Input X", "X")))
     large = np.abs(X) > LARGEST_VALUE
     if large.any():
         row, column = np.argwhere(large)[0]
@@ -140,9 +173,13 @@ def _check_finite(estimator: Any, X: Array, missing: bool) -> None:
 
 def check_not_constant(estimator: Any, X: Array) -> None:
     """Raise a ValueError that names the columns in which all rows are the same."""
-    spread = np.ptp(X, axis=0)
+    empty = np.isnan(X).all(axis=0)
+    if empty.any():
+        labels = [column_labels(estimator)[d] for d in np.flatnonzero(empty)]
+        raise ValueError(f"No cell is observed in {some(labels)} of X: leave out such columns.")
+    spread = np.nanmax(X, axis=0) - np.nanmin(X, axis=0)
     # A column of one value plus rounding error is constant too.
-    constant = spread <= 1e-14 * np.abs(X).max(axis=0)
+    constant = spread <= 1e-14 * np.nanmax(np.abs(X), axis=0)
     if constant.any():
         labels = [column_labels(estimator)[d] for d in np.flatnonzero(constant)]
         raise ValueError(

@@ -20,7 +20,8 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
     """Mixture of factor analysers, fitted by EM (Ghahramani and Hinton, 1996).
 
     Each component explains the columns by a few factors and independent noise. Columns are
-    standardised inside; all densities are of the data as given.
+    standardised inside; all densities are of the data as given. Cells may be missing: a row's
+    density is then that of its observed cells.
 
     Parameters
     ----------
@@ -73,6 +74,7 @@ class MixtureOfFactorAnalyzers(AbstractMixtureEstimator):
         """Train mixtures of all sizes at once, where that is exact and fits the search."""
         x, floor = training.x, self._floor()
         plain = self.init == "k-means++" and self.n_init == 1 and self.batch_size is None
+        plain &= training.seen is None and held_out.seen is None
         if not (
             plain and len(candidates) > 1 and x.dtype == torch.float64 and bool((floor > 0).all())
         ):

@@ -3,6 +3,7 @@
 import abc
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -12,7 +13,8 @@ from rnade.backends.threads import threads_for
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.density import AbstractDensityEstimator
-from rnade.estimators.parameters import MixtureParameters
+from rnade.estimators.missing import AbstractMissingEstimator
+from rnade.estimators.parameters import EMParameters, MixtureParameters
 from rnade.estimators.settings import scale_floors
 from rnade.nn import AbstractGaussianMixture
 from rnade.progress import training_bar
@@ -25,13 +27,13 @@ from rnade.typing import Array
 MOST_COMPONENTS = 50
 
 
-class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
-    """Density estimator over one mixture, trained by EM, its size given or searched for."""
+class AbstractSizedEstimator(EMParameters, AbstractDensityEstimator):
+    """Density estimator trained by EM, the size of its mixture given or searched for."""
 
     n_components: Any  # a parameter of every subclass
 
     # Fitted attributes.
-    module_: AbstractGaussianMixture
+    module_: Any
     n_components_: int
     search_: list[dict[str, Any]]
 
@@ -39,42 +41,13 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
     _sizes: ClassVar[tuple[str, ...]] = ("n_components",)
     _kept: ClassVar[tuple[str, ...]] = ("n_components_", "search_")
 
-    @abc.abstractmethod
-    def _make_module(
-        self, n_dimensions: int, sizes: dict[str, int], n_models: int = 1
-    ) -> AbstractGaussianMixture:
-        """Build an untrained module of these sizes."""
-
-    def _empty_module(self, n_dimensions: int) -> AbstractGaussianMixture:
-        return self._make_module(n_dimensions, self._chosen_sizes())
-
     def _chosen_sizes(self) -> dict[str, int]:
         """Sizes of the model kept."""
         return {name: getattr(self, f"{name}_") for name in self._sizes}
 
-    @property
-    def weights_(self) -> Array:
-        """Fraction of each component, of shape (K,)."""
-        fractions: Array = self.module_.log_alpha[0].exp().cpu().numpy()
-        return fractions
-
-    @property
-    def means_(self) -> Array:
-        """Mean of each component, of shape (K, D), in the data's units."""
-        return self.standardiser_.inverse(self.module_.mu[0].cpu().numpy())
-
-    @property
-    def covariances_(self) -> Array:
-        """Covariance of each component, of shape (K, D, D), in the data's units."""
-        scale = self.standardiser_.scale
-        C: Array = self.module_.covariances()[0].cpu().numpy()
-        return C * scale[:, None] * scale
-
     def _check_settings(self) -> None:
         self._settings()
         positive_int(self.n_init, "n_init")
-        if self.init not in STARTS:
-            raise unknown_name(self.init, STARTS, "init")
         for name in self._sizes:
             value = getattr(self, name)
             if isinstance(value, str):
@@ -88,7 +61,7 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
                     positive_int(one, name)
 
     def _settings(self) -> EMSettings:
-        return EMSettings(self.max_iter, self.tol, self.patience, self.batch_size, self.step_size)
+        return EMSettings(self.max_iter, self.tol, self.patience)
 
     def _candidates(self, n_rows: int, n_dimensions: int) -> list[dict[str, int]]:
         """All combinations of sizes that are to be tried."""
@@ -108,12 +81,12 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
 
     def _train(
         self, training: Batch, held_out: Batch | None, seed: int, target: float | None
-    ) -> tuple[AbstractGaussianMixture, Outcome]:
+    ) -> tuple[Any, Outcome]:
         if held_out is None:
             return self._train_one(training, None, seed, target, self._chosen_sizes())
-        best: tuple[AbstractGaussianMixture, Outcome] | None = None
+        best: tuple[Any, Outcome] | None = None
         self.search_ = []
-        candidates = self._candidates(*training.x.shape)
+        candidates = self._candidates(*training.x.shape[:2])
         everything = self._train_sizes(training, held_out, seed, candidates)
         for sizes, trained in zip(candidates, everything, strict=True):
             outcome = trained[1]
@@ -134,10 +107,65 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
 
     def _train_sizes(
         self, training: Batch, held_out: Batch, seed: int, candidates: Sequence[dict[str, int]]
-    ) -> Iterator[tuple[AbstractGaussianMixture, Outcome]]:
+    ) -> Iterator[tuple[Any, Outcome]]:
         """Train a mixture of each size: here one after the other."""
         for sizes in candidates:
             yield self._train_one(training, held_out, seed, None, sizes)
+
+    @abc.abstractmethod
+    def _train_one(
+        self,
+        training: Batch,
+        held_out: Batch | None,
+        seed: int,
+        target: float | None,
+        sizes: dict[str, int],
+    ) -> tuple[Any, Outcome]:
+        """Train all starts of one size; give the best of them."""
+
+
+class AbstractMixtureEstimator(
+    MixtureParameters, AbstractSizedEstimator, AbstractMissingEstimator
+):
+    """Density estimator over one mixture of Gaussians."""
+
+    module_: AbstractGaussianMixture
+
+    @abc.abstractmethod
+    def _make_module(
+        self, n_dimensions: int, sizes: dict[str, int], n_models: int = 1
+    ) -> AbstractGaussianMixture:
+        """Build an untrained module of these sizes."""
+
+    def _empty_module(self, n_dimensions: int) -> AbstractGaussianMixture:
+        return self._make_module(n_dimensions, self._chosen_sizes())
+
+    @property
+    def weights_(self) -> Array:
+        """Fraction of each component, of shape (K,)."""
+        fractions: Array = self.module_.log_alpha[0].exp().cpu().numpy()
+        return fractions
+
+    @property
+    def means_(self) -> Array:
+        """Mean of each component, of shape (K, D), in the data's units."""
+        return self.standardiser_.inverse(self.module_.mu[0].cpu().numpy())
+
+    @property
+    def covariances_(self) -> Array:
+        """Covariance of each component, of shape (K, D, D), in the data's units."""
+        scale = self.standardiser_.scale
+        C: Array = self.module_.covariances()[0].cpu().numpy()
+        return C * scale[:, None] * scale
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.init not in STARTS:
+            raise unknown_name(self.init, STARTS, "init")
+
+    def _settings(self) -> EMSettings:
+        settings = super()._settings()
+        return replace(settings, batch_size=self.batch_size, step_size=self.step_size)
 
     def _train_one(
         self,
@@ -161,6 +189,7 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
                 n_models=self.n_init,
                 weights=training.weights,
                 floor=floor,
+                seen=training.seen,
             )
         bank.set_components(*start)
         description = ", ".join(f"{name}={value}" for name, value in sizes.items())
@@ -174,6 +203,8 @@ class AbstractMixtureEstimator(MixtureParameters, AbstractDensityEstimator):
                 validation=None if held_out is None else held_out.x,
                 weights=training.weights,
                 validation_weights=None if held_out is None else held_out.weights,
+                seen=training.seen,
+                validation_seen=None if held_out is None else held_out.seen,
                 target=target,
                 # Of a bank, the history holds lists.
                 on_epoch=on_epoch if self.n_init == 1 else None,

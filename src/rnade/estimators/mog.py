@@ -12,9 +12,10 @@ from rnade.nn import MixtureOfGaussiansModule
 class MixtureOfGaussians(AbstractMixtureEstimator):
     """Mixture of Gaussians with full covariances, fitted by EM.
 
-    Columns are standardised inside; all densities are of the data as given. EM runs over all rows
-    or, with `batch_size`, in minibatches as in the paper: 1,000 iterations of 20,000 random rows,
-    each a step towards the parameters that fit those rows best, are
+    Columns are standardised inside; all densities are of the data as given. Cells may be missing:
+    a row's density is then that of its observed cells, 0 nats if there are none. EM runs over all
+    rows or, with `batch_size`, in minibatches as in the paper: 1,000 iterations of 20,000 random
+    rows, each a step towards the parameters that fit those rows best, are
     ``MixtureOfGaussians(200, batch_size=20_000, max_iter=1000, patience=None)``.
 
     Parameters

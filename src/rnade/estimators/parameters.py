@@ -132,25 +132,40 @@ class RoundingParameters:
 
 
 @estimator
-class MixtureParameters(FitParameters):
+class EMParameters(FitParameters):
     """What mixtures trained by EM take.
 
     Parameters
     ----------
-    init : {"k-means++", "random"}
-        Where EM starts: clusters of rows, or random rows.
     n_init : int
         Starts; the best on the held-out rows is kept.
     max_iter : int
         Largest number of iterations.
     tol : float
-        Stop once an iteration raises the mean log-likelihood by less (nats per row). Not used
-        with minibatches.
+        Stop once an iteration raises the mean log-likelihood by less (nats per row).
     patience : int, optional
         Looks at the held-out rows without a better score after which EM stops: a look each
-        iteration, or each tenth with minibatches.
+        iteration.
+    {FitParameters}
+    """
+
+    n_init: int = 1
+    max_iter: int = 200
+    tol: float = 1e-4
+    patience: int | None = 10
+
+
+@estimator
+class MixtureParameters(EMParameters):
+    """What mixtures of Gaussians trained by EM take.
+
+    Parameters
+    ----------
+    init : {"k-means++", "random"}
+        Where EM starts: clusters of rows, or random rows.
     batch_size : int, optional
-        Rows of a minibatch; by default all rows.
+        Rows of a minibatch; by default all rows. With minibatches each tenth iteration is a look,
+        and `tol` is not used.
     step_size : float
         With minibatches, how far to go towards each minibatch's own parameters; it falls linearly
         to 0.
@@ -160,14 +175,10 @@ class MixtureParameters(FitParameters):
         values are rounded; 0 is none.
     dtype : {"float64", "float32"}
         Precision of training; sums over rows are added up, and scores computed, in float64 always.
-    {FitParameters}
+    {EMParameters}
     """
 
     init: str = "k-means++"
-    n_init: int = 1
-    max_iter: int = 200
-    tol: float = 1e-4
-    patience: int | None = 10
     batch_size: int | None = None
     step_size: float = 0.1
     sigma_floor: str | float = "auto"

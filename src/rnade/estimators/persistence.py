@@ -18,12 +18,14 @@ from rnade.columns import (
     Schema,
     Standardiser,
 )
+from rnade.columns.links import Link
 from rnade.columns.partition import ColumnCells
 from rnade.estimators.binary import FVSBN, NADE
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.fvbn import FVBN
 from rnade.estimators.gaussian import Gaussian
+from rnade.estimators.latent_classes import MixtureOfColumns
 from rnade.estimators.mfa import MixtureOfFactorAnalyzers
 from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.rnade import RNADE
@@ -31,10 +33,19 @@ from rnade.estimators.scoring import for_scoring
 from rnade.estimators.settings import DTYPES, resolve_device
 from rnade.evaluation import Calibration
 from rnade.exceptions import ModelFileError
-from rnade.nn.table import TableDensity
+from rnade.nn.table import AbstractTableDensity, TableDensity
 from rnade.serialisation import read_model, write_model
 
-KINDS = (RNADE, NADE, FVSBN, FVBN, Gaussian, MixtureOfGaussians, MixtureOfFactorAnalyzers)
+KINDS = (
+    RNADE,
+    NADE,
+    FVSBN,
+    FVBN,
+    Gaussian,
+    MixtureOfGaussians,
+    MixtureOfFactorAnalyzers,
+    MixtureOfColumns,
+)
 CLASSES: dict[str, type[AbstractDensityEstimator]] = {kind.__name__: kind for kind in KINDS}
 
 # Parameters that files of earlier versions call otherwise.
@@ -88,10 +99,14 @@ def save(
             for name, t in questions.state_dict().items()
         }
     for prefix, module in (("cells", estimator.module_), ("questions-cells", questions)):
-        if isinstance(module, TableDensity):
+        if isinstance(module, AbstractTableDensity):
             for d, column in enumerate(module.columns):
                 for name, array in column.arrays().items():
                     tensors[f"{prefix}.{d}.{name}"] = torch.as_tensor(array)
+    if isinstance(estimator.module_, TableDensity):
+        for i, link in enumerate(estimator.module_.links):
+            for name, array in link.arrays().items():
+                tensors[f"links.{i}.{name}"] = torch.as_tensor(array)
     settings = {
         "class": type(estimator).__name__,
         "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
@@ -158,7 +173,8 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
     if tensors["standardiser.mean"].shape != (D_model,):
         raise ValueError(f"it claims {D} columns, and its tensors have another number")
     if mixed:
-        estimator.module_ = _table(estimator, tensors, "module", "cells", estimator.network_)
+        sizes = getattr(estimator, "network_", {})
+        estimator.module_ = _table(estimator, tensors, "module", "cells", sizes)
     else:
         with torch.device("meta"):
             module = estimator._empty_module(D)
@@ -188,12 +204,13 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
 
 def _table(
     estimator: Any, tensors: dict[str, Tensor], name: str, cells: str, sizes: Mapping[str, Any]
-) -> TableDensity:
+) -> AbstractTableDensity:
     """The density of a table, from the tensors under two prefixes."""
     columns = _cells(_under(cells, tensors))
     # On the meta device nothing is allocated, whatever sizes the settings claim.
     with torch.device("meta"):
-        module: TableDensity = estimator._empty_table(columns, sizes)
+        links = _links(tensors) if name == "module" else ()
+        module: AbstractTableDensity = estimator._empty_table(columns, sizes, links)
     module.load_state_dict(_under(name, tensors), assign=True)
     return module.double().requires_grad_(False)
 
@@ -213,6 +230,14 @@ def _cells(tensors: dict[str, Tensor]) -> list[ColumnCells]:
     for d in range(n_columns):
         arrays = {name: t.numpy() for name, t in _under(str(d), tensors).items()}
         found.append(ColumnCells.from_arrays(arrays))
+    return found
+
+
+def _links(tensors: dict[str, Tensor]) -> list[Link]:
+    """The links between the columns of a table."""
+    found: list[Link] = []
+    while arrays := _under(f"links.{len(found)}", tensors):
+        found.append(Link.from_arrays({name: t.numpy() for name, t in arrays.items()}))
     return found
 
 

@@ -1,6 +1,5 @@
 """Questions to a fitted table: any columns given any others."""
 
-import abc
 import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -46,11 +45,7 @@ class QuestionsMixin:
     schema_: Schema | None
     questions_: TableDensity | None = None
     module_: Any
-
-    @property
-    @abc.abstractmethod
-    def _mixed(self) -> bool:
-        """Whether `module_` is a `TableDensity` itself."""
+    _mixed: Any  # whether `module_` is a `TableDensity` itself
 
     # ---------------------------------------------------------------- what answers
 
@@ -67,12 +62,16 @@ class QuestionsMixin:
     def answers_questions(self) -> bool:
         """Whether the fitted model can be asked about some columns given others."""
         check_is_fitted(self)
-        return self._mixed or self.questions_ is not None
+        return bool(self._mixed) or self.questions_ is not None
 
     @property
     def _drawing(self) -> TableDensity:
-        """A copy in the precision of training, which is enough for draws."""
-        return copy.deepcopy(self._answering).float()
+        """A copy in the precision of training, which is enough for draws.
+
+        Values that links copy from other columns need more digits than that.
+        """
+        table = self._answering
+        return table if any(table.networks.links) else copy.deepcopy(table).float()
 
     @property
     def _asked_schema(self) -> Schema:

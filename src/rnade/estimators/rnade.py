@@ -6,10 +6,10 @@ from typing import Any
 from torch import Generator
 
 from rnade.columns import Resolution
+from rnade.estimators.any_order import AbstractAnyOrderEstimator
 from rnade.estimators.base import N_FOLDS, Planned
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
-from rnade.estimators.tables import AbstractTableEstimator
 from rnade.families import make_family
 from rnade.nn import RNADEModule
 from rnade.training import Recipe
@@ -28,7 +28,7 @@ FEWEST_ROWS_TO_FOLD = 5 * N_FOLDS
 
 
 @estimator
-class RNADE(RoundingParameters, AbstractTableEstimator):
+class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
     r"""Real-valued neural autoregressive density estimator.
 
     Models the density of a row as a product of one-dimensional mixtures, each computed from the
@@ -67,6 +67,7 @@ class RNADE(RoundingParameters, AbstractTableEstimator):
         in as many orders. Each model of an average early-stops on its own 1/8 fold of the training
         rows, and the held-out rows serve p-values and `held_out_score` alone.
     {TableParameters}
+    {QuestionParameters}
     {RoundingParameters}
     {AutoregressiveParameters}
 

@@ -54,6 +54,9 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
     n_features_in_: int
     fit_seconds_: float
 
+    # Whether cells of real-valued columns may be missing.
+    _takes_missing: ClassVar[bool] = False
+
     # Names of further fitted attributes that a model file keeps, as JSON holds them.
     _kept: ClassVar[tuple[str, ...]] = ()
 
@@ -108,8 +111,7 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         -------
         array of shape (N,)
         """
-        scores = self.score_samples(X)
-        return self.calibration_.pvalue(scores)
+        return self.calibration_.pvalue(self.score_samples(X))
 
     def held_out_score(self) -> MeanScore:
         """Mean log-likelihood of the rows that `fit` held out, with its standard error."""

@@ -192,6 +192,15 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
                 "refit='ensemble' is for tables of complete real-valued columns; this one has"
                 " others. Use refit=True: RNADE averages several networks there as it is."
             )
+        reads = {"columns", "missing", "na", "recipe", "order", "ensemble"}
+        grids = [self.param_grid] if isinstance(self.param_grid, Mapping) else self.param_grid
+        fixed = sorted({name for grid in grids or () for name in grid if name in reads})
+        if fixed:
+            raise ValueError(
+                f"{', '.join(fixed)} cannot be searched over on a table with other than complete"
+                " real-valued columns: scores of different columns do not compare. Set them in"
+                " the estimator."
+            )
         if self.param_grid is None:
             raise ValueError(
                 "The grid that is searched by default is for tables of complete real-valued"
@@ -357,6 +366,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
     pvalue = of_best("pvalue")
     held_out_score = of_best("held_out_score")
     sample = of_best("sample")
+    impute = of_best("impute")
     save = of_best("save")
 
     def _best(self) -> Any:

@@ -1,7 +1,9 @@
 """The distribution of one column of any kind, one for each row, as an object to ask."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -10,7 +12,7 @@ from torch import Generator, Tensor
 
 from rnade.backends import heads
 from rnade.backends.heads import LARGEST_LOG_SCALE, SMALLEST_LOG_SCALE, Layout
-from rnade.columns.partition import ColumnCells, Measure
+from rnade.columns.partition import CODE, WITHIN, ColumnCells, Measure
 from rnade.typing import Array
 
 # Halvings of a range of numbers: down to float64's resolution of it.
@@ -19,30 +21,81 @@ _HALVINGS = 60
 _POINTS = 64
 
 
+@dataclass(frozen=True)
+class Linked:
+    """What a link (`rnade.columns.links`) says of one column, for each of B rows.
+
+    Attributes
+    ----------
+    there : bool array of shape (B,)
+        Whether it says anything.
+    cells : array of shape (B, C), optional
+        Shares of the column's cells.
+    values : array of shape (B,), optional
+        Or the very values.
+    """
+
+    there: NDArray[np.bool_]
+    cells: Array | None = None
+    values: Array | None = None
+
+    def take(self, rows: NDArray[np.int64]) -> "Linked":
+        """What it says of some rows."""
+        parts = (None if part is None else part[rows] for part in (self.cells, self.values))
+        return Linked(self.there[rows], *parts)
+
+
 class ColumnDensity:
     """Distributions of one column, one for each of B rows; averages over M networks.
 
     Parameters
     ----------
     column : ColumnCells
-    z : Tensor of shape (M, B, P)
-        Outputs of the networks, in float64 on the CPU.
+    z : Tensor of shape (M, B, P or more)
+        Outputs of the networks, in float64 on the CPU; beyond P the logits of the links' shares.
     n_components : int
+    linked : sequence of Linked
     """
 
-    def __init__(self, column: ColumnCells, z: Tensor, n_components: int) -> None:
+    def __init__(
+        self, column: ColumnCells, z: Tensor, n_components: int, linked: Sequence[Linked] = ()
+    ) -> None:
+        self._n_components = n_components
+        C, K = column.n_cells, n_components * column.has_smooth
+        self._outputs, self._links = z, tuple(linked)
+        P = C + 3 * K
+        z, gates = z[..., :P], z[..., P : P + len(linked)]
         self.column, self._z = column, z
-        self._layout = Layout([column], n_components)
-        C, K = column.n_cells, self._layout.most_components
         self.inside = math.exp(column.log_inside)
-        shares = z[..., : C + K].softmax(-1)
+        there = torch.as_tensor(
+            np.array([k.there for k in linked], bool).reshape(len(linked), len(self))
+        )
+        gates = torch.where(there.T, gates, -math.inf)
+        parts = torch.cat([torch.zeros(*z.shape[:2], 1, dtype=z.dtype), gates], -1).softmax(-1)
+        self._log_heads = parts[..., 0].log()
+        shares = z[..., : C + K].softmax(-1) * parts[..., :1]
         # Averages over the networks; components stay apart, as a mixture of all of them.
         self.cells = shares[..., :C].mean(0).numpy()
+        self._linked = np.zeros((len(self), C))
+        exact, values = [], []
+        for link, share in zip(linked, parts[..., 1:].mean(0).T.numpy(), strict=True):
+            if link.cells is not None:
+                self._linked += share[:, None] * link.cells
+            elif link.values is not None:
+                exact.append(share)
+                values.append(np.where(link.there, link.values, 0.0))
+        self.cells = self.cells + self._linked
+        self._exact = np.array(exact).reshape(len(exact), len(self)).T
+        self._values = np.array(values).reshape(len(exact), len(self)).T
         self._fractions = (shares[..., C:] / len(z)).permute(1, 0, 2).flatten(1).numpy()
         mu, log_scale = z[..., C + K : C + 3 * K].permute(1, 0, 2).chunk(2, -1)
         self._mu = mu.flatten(1).numpy()
         clamped = log_scale.clamp(SMALLEST_LOG_SCALE, LARGEST_LOG_SCALE)
         self._scale = clamped.flatten(1).exp().numpy()
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return Layout([self.column], self._n_components)
 
     def __len__(self) -> int:
         return self._z.shape[1]
@@ -50,13 +103,23 @@ class ColumnDensity:
     def take(self, rows: NDArray[np.int64]) -> "ColumnDensity":
         """The distributions of some rows, any of them also more than once."""
         index = torch.as_tensor(rows)
-        return ColumnDensity(self.column, self._z[:, index], self._layout.most_components)
+        linked = [link.take(rows) for link in self._links]
+        return ColumnDensity(self.column, self._outputs[:, index], self._n_components, linked)
 
     def log_prob(self, x: Array) -> Array:
         """Log density, or log probability, of one value for each row."""
-        cells = torch.as_tensor(self.column.encode(x))[:, None]
+        encoded = self.column.encode(x)
+        cells = torch.as_tensor(encoded)[:, None]
+        inside = encoded[:, CODE] >= 0
         of_each = heads.log_prob(self._z, cells, self._layout)[..., 0]
-        return np.asarray((torch.logsumexp(of_each, 0) - math.log(len(of_each))).numpy())
+        of_each = of_each + torch.where(torch.as_tensor(inside), self._log_heads, 0.0)
+        of_heads = (torch.logsumexp(of_each, 0) - math.log(len(of_each))).numpy()
+        code = np.where(inside, encoded[:, CODE], 0).astype(np.int64)
+        with np.errstate(divide="ignore"):
+            of_links = self._linked[np.arange(len(self)), code] * np.exp(encoded[:, WITHIN])
+            of_links += (self._exact * (self._values == np.asarray(x)[:, None])).sum(1)
+            log_links = np.where(inside, np.log(self.inside * of_links), -np.inf)
+        return np.asarray(np.logaddexp(of_heads, log_links))
 
     def probabilities(self) -> Array:
         """Probability of each level, (B, number of levels): those of a column of levels."""
@@ -85,10 +148,21 @@ class ColumnDensity:
         if column.has_smooth:
             edge = column.position(x + 0.5 * (column.measure == Measure.INTEGER))
             total += (self._fractions * self._component_cdf(edge)).sum(1)
+        total += (self._exact * (self._values <= x[:, None])).sum(1)
         if column.measure == Measure.LEVEL:
             known = len(column.points)
             return np.where(x >= known, 1.0, self.inside * total)
         return np.asarray(self.inside * total + self._outside_below(x, strictly))
+
+    def transform(self, x: Array, generator: Generator) -> Array:
+        """Probability integral transform of one value for each row; NaN stays NaN.
+
+        A value that has a probability is given a random place in its range of probabilities.
+        """
+        values = np.where(np.isnan(x), 0.0, x)
+        low, high = self.cdf(values, strictly=True), self.cdf(values)
+        drawn = torch.rand(len(x), dtype=torch.float64, generator=generator).numpy()
+        return np.where(np.isnan(x), np.nan, low + drawn * (high - low))
 
     def _component_cdf(self, t: Array) -> Array:
         """Distribution function of each component, cut off at the ends of the range."""
@@ -129,6 +203,19 @@ class ColumnDensity:
             return np.asarray(np.where(reached.any(1), reached.argmax(1), last_level), np.float64)
         return quantile_of(self.cdf, column, q)
 
+    def filling(self, how: str) -> Array:
+        """One value for each row, to stand for it.
+
+        Parameters
+        ----------
+        how : {"mean", "median", "likeliest"}
+            Means of numbers; medians of numbers and of levels by their order; the likeliest level
+            and the median of numbers. Levels have their likeliest with "mean" too.
+        """
+        if self.column.measure == Measure.LEVEL and how != "median":
+            return self.mode()
+        return self.mean() if how == "mean" else self.quantile(0.5)
+
     def mode(self) -> Array:
         """The likeliest level of each row, as its code."""
         return np.asarray(self.probabilities().argmax(1), np.float64)
@@ -143,7 +230,7 @@ class ColumnDensity:
             t = _draw(column.ends, self._mu[..., None], self._scale[..., None], shares)
             x = column.at_position(t).mean(-1)
             total = total + (self._fractions * x).sum(1)
-        return np.asarray(total)
+        return np.asarray(total + (self._exact * self._values).sum(1))
 
     def sample(self, generator: Generator) -> Array:
         """One value for each row: a level of the table, a number of its range."""
@@ -153,14 +240,17 @@ class ColumnDensity:
         def uniform() -> Array:
             return np.asarray(torch.rand(B, dtype=torch.float64, generator=generator).numpy())
 
-        shares = np.concatenate([self.cells, self._fractions], axis=1)
+        shares = np.concatenate([self.cells, self._fractions, self._exact], axis=1)
         ends = np.cumsum(shares, axis=1)
         entry = (ends < (uniform() * ends[:, -1])[:, None]).sum(1).clip(max=shares.shape[1] - 1)
         v = uniform()
         x = np.empty(B)
         in_cell = entry < C
         x[in_cell] = column.draw_within(entry[in_cell], v[in_cell])
-        rows = np.flatnonzero(~in_cell)
+        n_smooth = C + self._fractions.shape[1]
+        rows = np.flatnonzero(entry >= n_smooth)
+        x[rows] = self._values[rows, entry[rows] - n_smooth]
+        rows = np.flatnonzero(~in_cell & (entry < n_smooth))
         if len(rows):
             k = entry[rows] - C
             mu, scale = self._mu[rows, k], self._scale[rows, k]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
 from rnade import chunks
@@ -86,13 +86,25 @@ class AbstractGaussianMixture(AbstractChain):
         return torch.arange(self.n_dimensions, device=self.device).expand(self.n_models, -1)
 
     def _log_conditionals(self, batch: Batch) -> Tensor:
+        self._check_order(batch)
+        if batch.seen is None:
+            return self._terms(batch.x, self.mu, self.covariance_factor())
+        if not bool((batch.seen == batch.seen[:1]).all()):
+            raise ValueError("Expected the same cells to be seen by all mixtures of a bank.")
+        C, terms = self.covariances(), batch.x.new_zeros(batch.x.shape)
+        for rows, columns in patterns(batch.seen[0]):
+            at = (slice(None), rows[:, None], columns)
+            terms[at] = self._terms(batch.x[at], self.mu[..., columns], factor_of(C, columns))
+        return terms
+
+    def _terms(self, x: Tensor, mu: Tensor, L: Tensor) -> Float[Tensor, "M B D"]:
+        """Terms of rows by the means and the factors of their columns."""
         # With y = L_k^-1 (x - mu_k) the first d entries of y give the density of the first d
         # dimensions, so that all conditionals come from one triangular solution.
-        L = self.covariance_factor()
         log_scale = L.diagonal(dim1=-2, dim2=-1).log()  # (M, K, D)
 
         def terms(x: Tensor) -> Tensor:
-            centred = (x[:, None] - self.mu[:, :, None]).mT  # (M, K, D, B)
+            centred = (x[:, None] - mu[:, :, None]).mT  # (M, K, D, B)
             y = torch.linalg.solve_triangular(L, centred, upper=False)
             log_terms = log_normal_terms(y, log_scale[..., None])
             before = self.log_alpha[:, :, None, None] + torch.cat(
@@ -100,7 +112,7 @@ class AbstractGaussianMixture(AbstractChain):
             )  # (M, K, D + 1, B)
             return before.logsumexp(1).diff(dim=1).mT
 
-        return self._in_chunks(terms, self._complete(batch))
+        return self._in_chunks(terms, x)
 
     def _conditional(self, position: int, x_before: Tensor, model: int = 0) -> Conditional:
         return self._given(self.covariance_factor()[model], model, position, x_before)
@@ -129,18 +141,18 @@ class AbstractGaussianMixture(AbstractChain):
         return Conditional(GaussianMixture(self.n_components), z.T)
 
     def _log_prob(self, batch: Batch) -> Tensor:
+        if batch.seen is not None:
+            return super()._log_prob(batch)
+        self._check_order(batch)
         log_joint = self.log_joint()
-        return self._in_chunks(lambda piece: log_joint(piece).logsumexp(-1), self._complete(batch))
+        return self._in_chunks(lambda piece: log_joint(piece).logsumexp(-1), batch.x)
 
-    def _complete(self, batch: Batch) -> Tensor:
-        """The rows, which must be complete and in the columns' own order."""
-        for name, given in (("seen", batch.seen), ("order", batch.order)):
-            if given is not None:
-                raise ValueError(
-                    f"{name} is not an option for {type(self).__name__}: it scores complete rows"
-                    " in the order of the columns."
-                )
-        return batch.x
+    def _check_order(self, batch: Batch) -> None:
+        if batch.order is not None:
+            raise ValueError(
+                f"order is not an option for {type(self).__name__}: it scores rows in the order of"
+                " the columns."
+            )
 
     def chunk_rows(self) -> int:
         """How many rows are best computed together."""
@@ -186,6 +198,27 @@ class AbstractGaussianMixture(AbstractChain):
 def log_normal_terms(y: Tensor, log_scale: Tensor) -> Tensor:
     """Log densities of independent normal values: y in units of the scale."""
     return -y.square() / 2 - log_scale - math.log(2 * math.pi) / 2
+
+
+def patterns(seen: Bool[Tensor, "B D"]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Groups of rows with the same cells observed: places of the rows, and of the columns.
+
+    >>> seen = torch.tensor([[True, False], [True, True], [True, False]])
+    >>> [(rows.tolist(), columns.tolist()) for rows, columns in patterns(seen)]
+    [([0, 2], [0]), ([1], [0, 1])]
+    """
+    distinct, which = torch.unique(seen, dim=0, return_inverse=True)
+    rows = which.argsort(stable=True).split(which.bincount(minlength=len(distinct)).tolist())
+    for own, cells in zip(rows, distinct, strict=True):
+        yield own, cells.nonzero()[:, 0]
+
+
+def factor_of(
+    covariance: Float[Tensor, "M K D D"], columns: Int[Tensor, " o"]
+) -> Float[Tensor, "M K o o"]:
+    """Cholesky factors of the covariances of some columns."""
+    L: Tensor = torch.linalg.cholesky(covariance[..., columns[:, None], columns])
+    return L
 
 
 def triangle_blocks(D: int) -> Iterator[tuple[int, int]]:

@@ -1,10 +1,10 @@
 """A Gaussian and a mixture of Gaussians with full covariances, as torch modules."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from rnade.nn.mixture import AbstractGaussianMixture
+from rnade.nn.mixture import AbstractGaussianMixture, factor_of
 
 
 class MixtureOfGaussiansModule(AbstractGaussianMixture):
@@ -64,3 +64,16 @@ class GaussianModule(MixtureOfGaussiansModule):
         # The only component's fraction is 1, and no parameter.
         del self.log_alpha
         self.register_buffer("log_alpha", torch.zeros(self.n_models, 1))
+
+
+def marginal(
+    mixture: AbstractGaussianMixture, columns: Int[Tensor, " o"]
+) -> MixtureOfGaussiansModule:
+    """The density of some columns of a mixture, whatever the others are: a mixture again."""
+    M, K = mixture.n_models, mixture.n_components
+    found = MixtureOfGaussiansModule(len(columns), K, n_models=M)
+    found = found.to(mixture.device, mixture.dtype).requires_grad_(False)
+    found.log_alpha.copy_(mixture.log_alpha)
+    found.mu.copy_(mixture.mu[..., columns])
+    found.L.copy_(factor_of(mixture.covariances(), columns))
+    return found

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from rnade.backends import heads
-from rnade.columns.partition import N_FEATURES, ColumnCells, Measure
+from rnade.columns.partition import ColumnCells, Measure
+from rnade.nn.any_order import FIRST_LINK
 from rnade.nn.column_density import ColumnDensity
 from rnade.nn.ensemble import log_average
 from rnade.nn.table import TableDensity
@@ -51,7 +51,7 @@ def log_densities(table: TableDensity, X: Array, given: NDArray[np.bool_]) -> Te
     parts, size = [], table._rows_at_a_time()
     where = torch.as_tensor(np.array(np.broadcast_to(given, X.shape)))
     for x, first in zip(torch.split(table.cells(X), size), torch.split(where, size), strict=True):
-        cells, seen, known = x[..., :N_FEATURES], x[..., -1] > 0, first.to(table.device)
+        cells, seen, known = x[..., :-1], x[..., -1] > 0, first.to(table.device)
         asked = seen & ~known
         some = asked.any(0).tolist()
         along = []
@@ -60,7 +60,7 @@ def log_densities(table: TableDensity, X: Array, given: NDArray[np.bool_]) -> Te
             walk.know(cells, seen & known)
             total = cells.new_zeros(len(x))
             for d, z in walk:
-                term = heads.log_densities(z, cells[:, d : d + 1], walk.layout_of(d))[0, :, 0]
+                term = walk.log_densities(z, cells[:, d])[0]
                 total += torch.where(asked[:, d], term, 0.0)
                 walk.tell(cells[:, d], asked[:, d])
             along.append(total.double().cpu())
@@ -90,51 +90,57 @@ def draw(table: TableDensity, X: Array, generator: Generator, *, complete: bool)
     """
     filled = X.copy()
     chosen = torch.randint(table.n_orders, (len(X),), generator=generator)
-    for r, order in table._all():
-        rows = (chosen == r).nonzero()[:, 0]
+    orders = table.orders.cpu()[chosen].numpy()
+    # Rows of one network go along their orders side by side, so that its layers see many at once.
+    network = chosen % table.networks.n_models
+    for m in range(table.networks.n_models):
+        rows = (network == m).nonzero()[:, 0]
         for at in torch.split(rows, table._rows_at_a_time()):
             if len(at):
-                places = at.numpy()
-                filled[places] = _drawn_along(table, r, order, X[places], generator, complete)
+                own = at.numpy()
+                filled[own] = _drawn_by(table, m, orders[own], X[own], generator, complete)
     return filled
 
 
-def _drawn_along(
+def _drawn_by(
     table: TableDensity,
-    r: int,
-    order: list[int],
+    m: int,
+    orders: NDArray[np.int64],
     X: Array,
     generator: Generator,
     complete: bool,
 ) -> Array:
+    """Draw missing cells by one network, each row along its own order."""
     filled, missing = X.copy(), np.isnan(X)
-    walk = table.network(r).walk(order, len(X))
-    x = table.cells(X)
-    walk.know(x[..., :N_FEATURES], x[..., -1] > 0)
-    for d in order:
-        asked, indicator = missing[:, d], table.indicators.get(d)
-        if indicator is not None and complete:
-            # That a cell is missing is no longer so, and its value was never seen with it.
-            told = torch.as_tensor(np.flatnonzero(asked & ~missing[:, indicator]))
-            told = told.to(table.device)
-            walk.tell_of(indicator, told, x[told, indicator, :N_FEATURES], forget=True)
-        elif indicator is not None:
-            asked = asked & (filled[:, indicator] != 1)
+    module, x = table.network(m), table.cells(X)
+    walk = module.walk([], len(X))
+    walk.know(x, x[..., -1] > 0)
+
+    def index(places: NDArray[np.int64]) -> Tensor:
+        return torch.as_tensor(places).to(table.device)
+
+    for column in orders.T:
+        asked = missing[np.arange(len(X)), column]
+        for d, indicator in table.indicators.items():
+            own = asked & (column == d)
+            if complete:
+                # That a cell is missing is no longer so, and its value was never seen with it.
+                told = index(np.flatnonzero(own & ~missing[:, indicator]))
+                walk.tell_of(indicator, told, x[told, indicator], forget=True)
+            else:
+                asked = asked & ~(own & (filled[:, indicator] == 1))
         places = np.flatnonzero(asked)
         if not len(places):
             continue
-        whole = len(places) == len(X)
-        rows = slice(None) if whole else torch.as_tensor(places).to(table.device)
-        z = walk.outputs(d, rows)
-        values = _density(table, d, z).sample(generator)
-        filled[places, d] = values
-        cells = torch.as_tensor(table.columns[d].encode(values))
-        walk.tell_of(d, rows, cells.to(table.device, table.dtype))
+        h = walk.hidden(slice(None) if len(places) == len(X) else index(places))
+        for d in np.unique(column[places]).tolist():
+            among = np.flatnonzero(column[places] == d)
+            rows, z = index(places[among]), module.head(h[:, index(among)], d)
+            values = table.density_of(d, z, x[rows], walk.given[rows]).sample(generator)
+            filled[places[among], d] = values
+            x[rows, d, :FIRST_LINK] = table.features_of(d, values)
+            walk.tell_of(d, rows, x[rows, d])
     return filled
-
-
-def _density(table: TableDensity, d: int, z: Tensor) -> ColumnDensity:
-    return ColumnDensity(table.columns[d], z.double().cpu(), table.networks.n_components)
 
 
 # -------------------------------------------------------------------- one column
@@ -176,27 +182,20 @@ def fill(table: TableDensity, X: Array, how: str) -> Array:
     size = table._rows_at_a_time()
     for at in np.split(rows, range(size, len(rows), size)):
         x = table.cells(X[at])
-        cells, given = x[..., :N_FEATURES], x[..., -1] > 0
-        h = table.networks.hidden(cells, given)
+        given = x[..., -1] > 0
+        h = table.networks.hidden(x, given)
         for d in np.flatnonzero(np.isnan(X[at]).any(0)).tolist():
             own = np.flatnonzero(np.isnan(X[at, d]))
             index = torch.as_tensor(own).to(table.device)
+            known = given[index]
             if d in table.indicators:
                 # That this cell is missing is not given where its value is asked for.
-                known = given[index].clone()
                 known[:, table.indicators[d]] = False
-                z = table.networks.conditionals(cells[index], known, d)
+                z = table.networks.conditionals(x[index], known, d)
             else:
                 z = table.networks.head(h[:, index], d)
-            filled[at[own], d] = _filling(_density(table, d, z), how)
+            filled[at[own], d] = table.density_of(d, z, x[index], known).filling(how)
     return filled
-
-
-def _filling(density: ColumnDensity, how: str) -> Array:
-    levels = density.column.measure == Measure.LEVEL
-    if levels and how != "median":
-        return density.mode()
-    return density.mean() if how == "mean" else density.quantile(0.5)
 
 
 # -------------------------------------------------------------------- ranges

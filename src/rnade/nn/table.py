@@ -1,5 +1,6 @@
 """The density of a table with columns of any kind, averaged over networks and orders."""
 
+import abc
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,14 +9,158 @@ import torch
 from torch import Generator, Tensor, nn
 
 from rnade.chunks import rows_at_a_time
+from rnade.columns.links import UNAVAILABLE, Link
 from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells
-from rnade.nn.any_order import AnyOrderModule
-from rnade.nn.column_density import ColumnDensity
+from rnade.nn.any_order import FIRST_LINK, VALUE, AnyOrderModule, links_by_column
+from rnade.nn.column_density import ColumnDensity, Linked
 from rnade.nn.ensemble import log_average
 from rnade.typing import Array
 
 
-class TableDensity(nn.Module):
+class AbstractTableDensity(nn.Module, abc.ABC):
+    """Density of a table with columns of any kind, of which cells may be missing.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnCells
+    indicators : mapping of int to int, optional
+        For columns whose missing cells are modelled, the column of two levels that tells them.
+    """
+
+    def __init__(
+        self, columns: Sequence[ColumnCells], indicators: Mapping[int, int] | None = None
+    ) -> None:
+        super().__init__()
+        self.indicators = dict(indicators or {})
+        self.columns = tuple(columns)
+        self.n_dimensions = len(self.columns)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the parameters."""
+        return next(self.parameters()).dtype
+
+    def cells(self, X: Array) -> Tensor:
+        """Values as the networks take them.
+
+        Parameters
+        ----------
+        X : array of shape (B, D)
+            Numbers and codes of levels; NaN where a cell is not observed.
+
+        Returns
+        -------
+        Tensor of shape (B, D, 6 + R)
+            Features of each cell, its value, what R links say of it (in networks), and last
+            whether it is observed.
+        """
+        return encoded(self.columns, X).to(self.device, self.dtype)
+
+    @abc.abstractmethod
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log density of what is observed of each row, in nats; 0 where nothing is.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, D, 6 + R)
+            From `cells`.
+        """
+
+    @abc.abstractmethod
+    def column(self, d: int, x: Tensor, given: Tensor) -> ColumnDensity:
+        """Density of one column of each row given any others.
+
+        Parameters
+        ----------
+        d : int
+        x : Tensor of shape (B, D, 6 + R)
+            From `cells`.
+        given : bool Tensor of shape (B, D)
+            Cells that are known; those not observed, and the column itself, never are.
+        """
+
+    @abc.abstractmethod
+    def sample(self, n: int, generator: Generator) -> Array:
+        """Draw rows exactly: numbers and codes of levels.
+
+        A draw never leaves the range of the table and has no level that is not in it. NaN where a
+        cell is missing, of columns whose missing cells are modelled.
+
+        Parameters
+        ----------
+        n : int
+        generator : torch.Generator
+            On the CPU.
+
+        Returns
+        -------
+        array of shape (n, D)
+        """
+
+    def pit(self, X: Array, generator: Generator) -> Array:
+        """Probability integral transform of the observed cells of each row; NaN elsewhere.
+
+        Where values have a probability it is drawn evenly from their range of probabilities.
+
+        Parameters
+        ----------
+        X : array of shape (B, D)
+        generator : torch.Generator
+            On the CPU.
+        """
+        size = self._rows_at_a_time()
+        parts = [self._pit(X[at : at + size], generator) for at in range(0, len(X), size)]
+        return np.concatenate(parts)
+
+    @abc.abstractmethod
+    def _pit(self, X: Array, generator: Generator) -> Array:
+        """`pit` of a few rows."""
+
+    @abc.abstractmethod
+    def _rows_at_a_time(self) -> int:
+        """Rows that are best computed together."""
+
+    def impute(self, X: Array, how: str, generator: Generator) -> Array:
+        """Fill missing cells, each from its distribution given what is observed of its row.
+
+        Parameters
+        ----------
+        X : array of shape (B, D)
+            NaN where a cell is missing.
+        how : {"mean", "median", "likeliest", "draw"}
+            Means of numbers; medians of numbers and of levels by their order; the likeliest level
+            and the median of numbers. Columns of levels have their likeliest level with "mean"
+            too. "draw" fills a row's cells one after the other in a random order, each given
+            those before it: a draw of all of them together.
+        generator : torch.Generator
+            On the CPU.
+
+        Returns
+        -------
+        array of shape (B, D)
+        """
+        filled, missing = X.copy(), np.isnan(X)
+        order = torch.randperm(self.n_dimensions, generator=generator).tolist()
+        for d in order:
+            rows = np.flatnonzero(missing[:, d])
+            size = self._rows_at_a_time()
+            for start in range(0, len(rows), size):
+                at = rows[start : start + size]
+                # Only draws are given to one another: other fillings are of each cell alone.
+                known = self.cells(filled[at] if how == "draw" else X[at])
+                with torch.no_grad():
+                    density = self.column(d, known, known[..., -1] > 0)
+                draws = how == "draw"
+                filled[at, d] = density.sample(generator) if draws else density.filling(how)
+        return filled
+
+
+class TableDensity(AbstractTableDensity):
     r"""Average of densities along several orders of the columns, by several networks.
 
     .. math:: p(x) = \frac{1}{R} \sum_r \prod_d p_{m_r}(x_d \mid x_{<d} \text{ in order } r)
@@ -44,21 +189,9 @@ class TableDensity(nn.Module):
         orders: Tensor,
         indicators: Mapping[int, int] | None = None,
     ) -> None:
-        super().__init__()
-        self.indicators = dict(indicators or {})
-        self.columns, self.networks = tuple(columns), networks
-        self.n_dimensions = len(self.columns)
+        super().__init__(columns, indicators)
+        self.networks = networks
         self.register_buffer("orders", orders)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the parameters are."""
-        return self.networks.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Precision of the parameters."""
-        return self.networks.dtype
 
     @property
     def n_orders(self) -> int:
@@ -66,30 +199,21 @@ class TableDensity(nn.Module):
         return len(self.orders)
 
     def cells(self, X: Array) -> Tensor:
-        """Values as the networks take them.
+        return encoded(self.columns, X, self.links).to(self.device, self.dtype)
 
-        Parameters
-        ----------
-        X : array of shape (B, D)
-            Numbers and codes of levels; NaN where a cell is not observed.
+    @property
+    def links(self) -> list[Link]:
+        """Of all columns."""
+        return [link for own in self.networks.links for link in own]
 
-        Returns
-        -------
-        Tensor of shape (B, D, 5)
-            Features of each cell, and last whether it is observed.
-        """
-        return encoded(self.columns, X).to(self.device, self.dtype)
+    def features_of(self, d: int, values: Array) -> Tensor:
+        """Features and values of one column's cells, (B, 5), without what links say of them."""
+        features = np.column_stack([self.columns[d].encode(values), values])
+        return torch.as_tensor(features).to(self.device, self.dtype)
 
     # ---------------------------------------------------------------- densities
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log density of what is observed of each row, in nats; 0 where nothing is.
-
-        Parameters
-        ----------
-        x : Tensor of shape (B, D, 5)
-            From `cells`.
-        """
         return log_average(self.terms(x).sum(-1))
 
     def log_conditionals(self, x: Tensor) -> Tensor:
@@ -109,7 +233,7 @@ class TableDensity(nn.Module):
         """Terms log p(x_d | observed before it) along each order, of shape (R, B, D)."""
         parts = []
         for rows in torch.split(x, self._rows_at_a_time(), 0):
-            cells, seen = rows[..., :N_FEATURES], rows[..., -1] > 0
+            cells, seen = rows[..., :-1], rows[..., -1] > 0
             along = [self.network(r).log_conditionals(cells, seen, o)[0] for r, o in self._all()]
             parts.append(torch.stack(along))
         return torch.cat(parts, 1)
@@ -135,47 +259,41 @@ class TableDensity(nn.Module):
     # ---------------------------------------------------------------- one column given others
 
     def column(self, d: int, x: Tensor, given: Tensor) -> ColumnDensity:
-        """Density of one column of each row given any others, averaged over the networks.
-
-        Parameters
-        ----------
-        d : int
-        x : Tensor of shape (B, D, 5)
-            From `cells`.
-        given : bool Tensor of shape (B, D)
-            Cells that are known; those not observed, and the column itself, never are.
-        """
+        """Density of one column of each row given any others, averaged over the networks."""
         known = given & (x[..., -1] > 0)
         known = known.clone()
         known[:, d] = False
         size = self._rows_at_a_time()
         pieces = zip(torch.split(x, size, 0), torch.split(known, size, 0), strict=True)
-        cells = slice(0, N_FEATURES)
-        z = [self.networks.conditionals(rows[..., cells], at, d) for rows, at in pieces]
-        return ColumnDensity(self.columns[d], torch.cat(z, 1).double().cpu(), self._components)
+        z = [self.networks.conditionals(rows, at, d) for rows, at in pieces]
+        return self.density_of(d, torch.cat(z, 1), x, known)
 
-    @property
-    def _components(self) -> int:
-        return self.networks.n_components
+    def density_of(self, d: int, z: Tensor, x: Tensor, given: Tensor) -> ColumnDensity:
+        """Density of column d from its outputs, and from the values of given cells by links.
+
+        Parameters
+        ----------
+        d : int
+        z : Tensor of shape (M, B, P_d + R)
+        x : Tensor of shape (B, D, 5 or more)
+        given : bool Tensor of shape (B, D)
+        """
+        z, linked = z.double().cpu(), []
+        for link in self.networks.links[d]:
+            sources = link.sources.astype(int).tolist()
+            there = given[:, sources].all(-1).cpu().numpy()
+            if link.is_table:
+                code = x[:, sources[0], CODE].long().cpu().numpy()
+                cells = link.cells(self.columns[d], code)
+                linked.append(Linked(there, cells=cells))
+            else:
+                values = link.values(self.columns[d], x[..., VALUE].double().cpu().numpy())
+                linked.append(Linked(there & ~np.isnan(values), values=values))
+        return ColumnDensity(self.columns[d], z, self.networks.n_components, linked)
 
     # ---------------------------------------------------------------- draws
 
     def sample(self, n: int, generator: Generator) -> Array:
-        """Draw rows exactly: numbers and codes of levels.
-
-        A draw never leaves the range of the table and has no level that is not in it. NaN where a
-        cell is missing, of columns whose missing cells are modelled.
-
-        Parameters
-        ----------
-        n : int
-        generator : torch.Generator
-            On the CPU.
-
-        Returns
-        -------
-        array of shape (n, D)
-        """
         chosen = torch.randint(self.n_orders, (n,), generator=generator)
         X = np.empty((n, self.n_dimensions))
         for r, order in self._all():
@@ -190,37 +308,22 @@ class TableDensity(nn.Module):
         X = np.empty((n, self.n_dimensions))
         walk = self.network(r).walk(order, n)
         seen = torch.ones(n, dtype=torch.bool, device=self.device)
+        x = torch.zeros(n, self.n_dimensions, FIRST_LINK, device=self.device, dtype=self.dtype)
         for d, z in walk:
-            density = ColumnDensity(self.columns[d], z.double().cpu(), self._components)
-            X[:, d] = density.sample(generator)
-            cells = torch.as_tensor(self.columns[d].encode(X[:, d]))
+            X[:, d] = self.density_of(d, z, x, walk.given).sample(generator)
+            x[:, d] = self.features_of(d, X[:, d])
             here = seen
             if d in self.indicators:
                 gone = X[:, self.indicators[d]] == 1
                 X[gone, d] = np.nan
                 here = torch.as_tensor(~gone).to(self.device)
-            walk.tell(cells.to(self.device, self.dtype), here)
+            walk.tell(x[:, d], here)
         return X
-
-    def pit(self, X: Array, generator: Generator) -> Array:
-        """Probability integral transform of the observed cells of each row; NaN elsewhere.
-
-        Each row is judged along one order, drawn by how likely the row is along it, so that the
-        result is uniform if the density is right. Where values have a probability it is drawn
-        evenly from their range of probabilities.
-
-        Parameters
-        ----------
-        X : array of shape (B, D)
-        generator : torch.Generator
-            On the CPU.
-        """
-        size = self._rows_at_a_time()
-        parts = [self._pit(X[at : at + size], generator) for at in range(0, len(X), size)]
-        return np.concatenate(parts)
 
     @torch.no_grad()
     def _pit(self, X: Array, generator: Generator) -> Array:
+        # Each row is judged along one order, drawn by how likely the row is along it, so that the
+        # result is uniform if the density is right.
         x = self.cells(X)
         likely = self.terms(x).sum(-1).softmax(0).T.double().cpu()
         chosen = torch.multinomial(likely, 1, generator=generator)[:, 0]
@@ -229,25 +332,40 @@ class TableDensity(nn.Module):
             at = (chosen == r).nonzero()[:, 0].numpy()
             if not len(at):
                 continue
-            walk = self.network(r).walk(order, len(at))
+            walk, own = self.network(r).walk(order, len(at)), x[torch.as_tensor(at)]
             for d, z in walk:
-                seen = ~np.isnan(X[at, d])
-                density = ColumnDensity(self.columns[d], z.double().cpu(), self._components)
-                values = np.where(seen, X[at, d], 0.0)
-                low, high = density.cdf(values, strictly=True), density.cdf(values)
-                drawn = torch.rand(len(at), dtype=torch.float64, generator=generator).numpy()
-                found[at, d] = np.where(seen, low + drawn * (high - low), np.nan)
-                own = x[torch.as_tensor(at), d]
-                walk.tell(own[:, :N_FEATURES], own[:, -1] > 0)
+                density = self.density_of(d, z, own, walk.given)
+                found[at, d] = density.transform(X[at, d], generator)
+                walk.tell(own[:, d], own[:, d, -1] > 0)
         return found
 
 
-def encoded(columns: Sequence[ColumnCells], X: Array) -> Tensor:
-    """What networks are told of values, (B, D, 5) in float64; see `TableDensity.cells`."""
-    x = np.zeros((*X.shape, N_FEATURES + 1))
+def encoded(
+    columns: Sequence[ColumnCells],
+    X: Array,
+    links: Sequence[Link] = (),
+    counted: Array | float = 0.0,
+) -> Tensor:
+    """What networks are told of values, (B, D, 6 + R) in float64; see `TableDensity.cells`.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnCells
+    X : array of shape (B, D)
+    links : sequence of Link
+    counted : array of shape (B,), or 0
+        Weights of rows that the links have counted, and which must not predict themselves.
+    """
+    by_column = links_by_column(links, len(columns))
+    x = np.zeros((*X.shape, FIRST_LINK + max(map(len, by_column)) + 1))
     x[..., CODE], x[..., LOG_WIDTH] = -1, -math.inf
+    x[..., FIRST_LINK:-1] = UNAVAILABLE
     for d, column in enumerate(columns):
         seen = ~np.isnan(X[:, d])
         x[seen, d, :N_FEATURES] = column.encode(X[seen, d])
-        x[seen, d, N_FEATURES] = 1.0
+        x[seen, d, VALUE], x[seen, d, -1] = X[seen, d], 1.0
+    for own in by_column:
+        for r, link in enumerate(own):
+            terms = link.terms(columns, X, x[..., :N_FEATURES], counted)
+            x[:, link.target, FIRST_LINK + r] = terms
     return torch.as_tensor(x)

@@ -171,7 +171,11 @@ def find_odd(
     own = getattr(asked.estimator, "calibration_", None)
     calibration = Calibration.from_scores(scores[asked.rows.judged]) if own is None else own
     p_values = calibration.pvalue(scores)
-    oddest = np.argsort(scores, kind="stable")[:most]
+    # A row with nothing observed has a log density of 0, and nothing that could be odd.
+    empty = np.asarray(np.isnan(asked.values).all(1))
+    p_values[empty] = 1.0
+    oddest = np.argsort(np.where(empty, np.inf, scores), kind="stable")[:most]
+    oddest = oddest[~empty[oddest]]
     reasons: Sequence[Sequence[Reason | CellReason]] = [[] for _ in oddest]
     if asked.mixed:
         reasons = explain_cells(asked, oddest)

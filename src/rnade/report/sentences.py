@@ -32,7 +32,10 @@ def sentences(found: Findings) -> dict[str, str]:
 
 def _summary(found: Findings) -> str:
     """What was fitted, and by what it is judged."""
-    fitted, table, n_columns = found.fitted, found.table, len(found.fitted.columns)
+    fitted, table = found.fitted, found.table
+    n_columns = len(fitted.columns)
+    if isinstance(found, TableFindings):
+        n_columns -= sum(column.kind == "indicator" for column in found.columns)
     rows = "" if fitted.n_rows is None else f" from {plural(fitted.n_rows, 'row')}"
     how = "1 column varies" if n_columns == 1 else f"{n_columns} columns vary together"
     of = f" of {fitted.source}" if fitted.source else ""

@@ -1,6 +1,5 @@
 """The numeric columns of CSV, Parquet and Arrow files, every cell accounted for."""
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float
 
+from rnade.columns.inference import is_name_of_ids
 from rnade.exceptions import TableError
 from rnade.tables.choice import choose
 from rnade.tables.numerals import OTHER_MARK
@@ -20,8 +20,6 @@ from rnade.tables.table import NOT_CHOSEN, Table
 # Far beyond any measurement, and far enough below float32's 3.4e38 for a square to be scaled.
 LARGEST = 1e30
 
-# What people and pandas call a column that only tells rows apart.
-_is_name_of_ids = re.compile(r"(?i:(.*[ _.-])?id|index|unnamed: 0)|.*[a-z](Id|ID)").fullmatch
 # In fewer rows, whole numbers may well happen to be all different.
 _FEWEST_IDS = 10
 
@@ -188,7 +186,7 @@ def _without_ids(table: Table, index: str | None) -> Table:
         name: f"row numbers or ids ({len(values)} different whole numbers)"
         for name, values in distinct.items()
         if name == index
-        or _is_name_of_ids(name)
+        or is_name_of_ids(name)
         or (enough and values[0] in (0, 1) and (np.diff(values) == 1).all())
     }
     notes = [f"column {name!r} is kept if --columns names it" for name in ids]

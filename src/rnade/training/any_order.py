@@ -17,7 +17,8 @@ class AnyOrderRows(ShuffledRows):
 
     Parameters
     ----------
-    cells : Tensor of shape (N, D, 4)
+    cells : Tensor of shape (N, D, F)
+        Features, as `rnade.nn.table.encoded` gives them
     seen : bool Tensor of shape (N, D)
         Which cells are observed; the others are neither given nor predicted.
     generator : torch.Generator
@@ -52,11 +53,11 @@ N_KNOWN = 2000
 
 
 def with_roles(cells: Tensor, seen: Tensor, generator: Generator) -> Tensor:
-    """Cells with a random cut of each row, of shape (..., D, 6).
+    """Cells with a random cut of each row, of shape (..., D, F + 2).
 
     Parameters
     ----------
-    cells : Tensor of shape (..., D, 4)
+    cells : Tensor of shape (..., D, F)
     seen : bool Tensor of shape (..., D)
     generator : torch.Generator
     """

@@ -10,7 +10,8 @@ import torch
 from torch import Generator, Tensor
 
 from rnade.batch import Batch
-from rnade.columns.partition import N_FEATURES, ColumnCells
+from rnade.columns.links import Link
+from rnade.columns.partition import ColumnCells
 from rnade.nn.any_order import AnyOrderModule
 from rnade.nn.table import encoded
 from rnade.training.any_order import AnyOrderRows, with_roles
@@ -22,8 +23,9 @@ MOST_NETWORKS = 8
 # Multiplications and additions that a fit may take, so that it lasts a minute or so.
 WORK = {"cpu": 1.1e13, "cuda": 2e14}
 UNITS = {"cpu": 256, "cuda": 512}
-# Tables of so many rows have more units on a CPU too.
+# Tables of so many rows have more units on a CPU too, and so have wide ones.
 MANY_ROWS, MORE_UNITS = 8000, 320
+UNITS_OF_WIDE = 384
 # Times an epoch's share of the updates is looked at, and looks without a better score to stop at.
 EPOCHS, PATIENCE = 25, 8
 # Rows with which the left-out rows are scored, each cut in several ways if they are fewer.
@@ -81,6 +83,7 @@ def plan_table(
         Those that the user has chosen.
     """
     units = max(UNITS[device], MORE_UNITS) if n_rows >= MANY_ROWS else UNITS[device]
+    units = max(units, UNITS_OF_WIDE) if len(columns) > WIDE else units
     H, L = n_hidden or units, n_layers or 3
     batch = 128 if n_rows < 1000 else 256 if n_rows < 5000 else 512
     updates = round(min(max(25 * math.sqrt(n_rows), 400), 3500))
@@ -141,6 +144,7 @@ def table_members(
     recipe: Recipe,
     seed: int,
     device: torch.device,
+    links: Sequence[Link] = (),
     held_out: Batch | None = None,
 ) -> list[Member]:
     """Networks ready for a bank, each with rows of its own left out.
@@ -154,12 +158,15 @@ def table_members(
     plan, recipe
     seed : int
     device : torch.device
+    links : sequence of Link
+        Counted in X.
     held_out : Batch, optional
         Values, x of shape (n, D), that stop the training of all networks in place of parts of X:
         of small tables.
     """
-    x = encoded(columns, X).to(device, torch.float32)
-    cells, seen = x[..., :N_FEATURES], x[..., -1] > 0
+    counted = np.ones(len(X)) if weights is None else (weights / weights.mean()).cpu().numpy()
+    x = encoded(columns, X, links, counted).to(device, torch.float32)
+    cells, seen = x[..., :-1], x[..., -1] > 0
     N, members = len(x), []
     for m in range(plan.n_networks):
         generator = Generator(device).manual_seed(seed + m)
@@ -169,8 +176,8 @@ def table_members(
             left[part * N // MOST_NETWORKS : (part + 1) * N // MOST_NETWORKS] = True
             judged, w = (cells[left], seen[left]), None if weights is None else weights[left]
         else:
-            y = encoded(columns, held_out.x.cpu().numpy()).to(device, torch.float32)
-            judged, w = (y[..., :N_FEATURES], y[..., -1] > 0), held_out.weights
+            y = encoded(columns, held_out.x.cpu().numpy(), links).to(device, torch.float32)
+            judged, w = (y[..., :-1], y[..., -1] > 0), held_out.weights
         source = AnyOrderRows(
             cells[~left],
             seen[~left],
@@ -186,6 +193,7 @@ def table_members(
             n_layers=plan.n_layers,
             n_components=plan.n_components,
             dropout=plan.dropout,
+            links=links,
             generator=Generator().manual_seed(seed + m),
         ).to(device)
         w = None if w is None else w[:SCORED_ROWS].repeat(cuts)

@@ -8,14 +8,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from rnade.backends.threads import threads_for
 from rnade.batch import Batch
-from rnade.nn.mixture import AbstractGaussianMixture
+from rnade.nn.mixture import AbstractGaussianMixture, patterns
 from rnade.training.em.progress import EMSettings, Progress
-from rnade.training.em.steps import DEAD_ROWS, AbstractSteps, Sums, row_counts, steps_for
+from rnade.training.em.steps import (
+    DEAD_ROWS,
+    AbstractSteps,
+    Patterns,
+    Sums,
+    row_counts,
+    steps_for,
+)
 from rnade.training.member import HistoryRow, Outcome
 from rnade.training.optim.plain import per_model
 from rnade.training.scoring import mean_log_likelihoods, side_by_side
@@ -37,6 +44,8 @@ def fit_mixture(
     validation: Float[Tensor, "Nv D"] | None = None,
     weights: Float[Tensor, " N"] | None = None,
     validation_weights: Float[Tensor, " Nv"] | None = None,
+    seen: Bool[Tensor, "N D"] | None = None,
+    validation_seen: Bool[Tensor, "Nv D"] | None = None,
     target: float | None = None,
     on_epoch: Callable[[HistoryRow], None] | None = None,
 ) -> Outcome:
@@ -61,6 +70,8 @@ def fit_mixture(
         Held-out rows: the parameters that score best on them are kept; without, the last.
     weights, validation_weights : Tensor of shape (N,) and (Nv,), optional
         Row weights, all positive: a row of weight 2 is two rows.
+    seen, validation_seen : bool Tensor of shape (N, D) and (Nv, D), optional
+        Which cells are observed; None for all. Those of `AbstractMinibatches` come with them.
     target : float, optional
         Stop once the mean log-likelihood of the training rows is at least this.
     on_epoch : callable, optional
@@ -72,11 +83,11 @@ def fit_mixture(
         Its history has a row for each look; `epoch` counts iterations. The training score of a
         minibatch iteration is that of its own rows, before they are used.
     """
-    known, source = _known_and_source(rows, weights, settings, generator)
-    counts = row_counts(known)
+    known, source = _known_and_source(rows, weights, seen, settings, generator)
+    counts, groups = row_counts(known), _patterns(known)
     held_out = None
     if validation is not None:
-        held_out = side_by_side([Batch(validation, validation_weights)])
+        held_out = side_by_side([Batch(validation, validation_weights, validation_seen)])
     steps = steps_for(module, floor, shrinkage)
     M, device, parameters = module.n_models, module.device, list(module.parameters())
     best = [p.detach().clone() for p in parameters]
@@ -87,7 +98,8 @@ def fit_mixture(
     at = 0 if M == 1 else slice(None)
     with threads_for(n_products(module, len(known.x))):
         for iteration in range(settings.max_iter + 1):
-            sums = steps.gather(known.x, counts) if source is None else steps.gather(*source())
+            rows_now = (known.x, counts, groups) if source is None else source()
+            sums = steps.gather(*rows_now)
             last = iteration == settings.max_iter
             if last or iteration % settings.iterations_per_look == 0:
                 steps.check()
@@ -104,7 +116,7 @@ def fit_mixture(
                     break
             steps.move(sums, settings.step_size_at(iteration))
             if source is None:
-                revived += _revived(steps, sums, known.x, float(counts.sum()), generator)
+                revived += _revived(steps, sums, known, float(counts.sum()), generator)
     for p, kept in zip(parameters, best, strict=True):
         p.copy_(kept)
     return progress.outcome(at)
@@ -113,28 +125,34 @@ def fit_mixture(
 def _known_and_source(
     rows: Tensor | AbstractMinibatches,
     weights: Tensor | None,
+    seen: Tensor | None,
     settings: EMSettings,
     generator: Generator,
-) -> tuple[Batch, Callable[[], tuple[Tensor, Tensor]] | None]:
-    """All rows that are known, and what draws the next minibatch and its weights, if any does."""
+) -> tuple[Batch, Callable[[], tuple[Tensor, Tensor, Patterns | None]] | None]:
+    """All rows that are known, and what draws the next minibatch, if any does."""
     size = settings.batch_size
     if isinstance(rows, Tensor):
-        known = Batch(rows, weights)
+        known = Batch(rows, weights, seen)
         if size is None:
             return known, None
         size = min(size, len(rows))
-        rows = ShuffledRows(rows, generator, weights=weights)
+        rows = ShuffledRows(rows, generator, weights=weights, seen=seen)
     elif size is None:
         raise ValueError("Minibatches were given: expected a batch_size, got None.")
     else:
         known = rows.known()
     source, n = rows, size
 
-    def draw() -> tuple[Tensor, Tensor]:
-        x, w, *_ = source.draw(1, n).map(lambda t: t[0])
-        return x, torch.ones_like(x[:, 0]) if w is None else w
+    def draw() -> tuple[Tensor, Tensor, Patterns | None]:
+        batch = source.draw(1, n).map(lambda t: t[0])
+        x, w, *_ = batch
+        return x, torch.ones_like(x[:, 0]) if w is None else w, _patterns(batch)
 
     return known, draw
+
+
+def _patterns(rows: Batch) -> Patterns | None:
+    return None if rows.seen is None else list(patterns(rows.seen))
 
 
 def n_products(module: AbstractGaussianMixture, n_rows: int) -> int:
@@ -143,7 +161,7 @@ def n_products(module: AbstractGaussianMixture, n_rows: int) -> int:
 
 
 def _revived(
-    steps: AbstractSteps[Any], sums: Sums, rows: Tensor, n_rows: float, generator: Generator
+    steps: AbstractSteps[Any], sums: Sums, rows: Batch, n_rows: float, generator: Generator
 ) -> Tensor:
     """Put one dead component of each model that has any on the most unlikely of some random rows.
 
@@ -151,10 +169,11 @@ def _revived(
     """
     dead = sums["n"] <= DEAD_ROWS
     if bool(dead.any()):
-        picked = torch.randperm(len(rows), device=rows.device, generator=generator)[:N_CANDIDATES]
+        picked = torch.randperm(len(rows.x), device=rows.x.device, generator=generator)
         module = steps.module
-        x = rows[picked].to(module.device, module.dtype)
-        scores = module.log_prob(x).view(module.n_models, -1)
+        some = rows.map(lambda t: t[picked[:N_CANDIDATES]].to(module.device))
+        x = some.filled().to(module.dtype)
+        scores = module.log_prob(x, seen=some.seen).view(module.n_models, -1)
         for model in dead.any(1).nonzero()[:, 0].tolist():
             component = int(dead[model].nonzero()[0])
             row = x[scores[model].argmin()].double()

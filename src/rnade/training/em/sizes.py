@@ -158,6 +158,8 @@ class _Search:
         floor: Tensor,
         targets: Tensor | None,
     ) -> None:
+        if any(rows.seen is not None for rows in (*sets, *held_out)):
+            raise ValueError("fit_sizes expects complete rows; use fit_mixture for missing cells.")
         x = sets[0].x
         self.sizes, self.settings, self.floor = list(sizes), settings, floor.to(x)
         self.training = side_by_side(sets)

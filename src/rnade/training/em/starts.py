@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from rnade.batch import Batch
@@ -30,6 +30,7 @@ def starting_components(
     n_models: int = 1,
     weights: Float[Tensor, " N"] | None = None,
     floor: Float[Tensor, " D"] | None = None,
+    seen: Bool[Tensor, "N D"] | None = None,
 ) -> GaussianComponents:
     """Initial components of a mixture, K for each of M models.
 
@@ -49,6 +50,9 @@ def starting_components(
         Row weights, all positive: a row of weight 2 is two rows.
     floor : Tensor of shape (D,), optional
         Smallest variance of a component along each column, if above 1e-6.
+    seen : bool Tensor of shape (N, D), optional
+        Which cells are observed; None for all. Others are filled with standard normal noise, of
+        which rows that are standardised keep the spread of their columns.
 
     Returns
     -------
@@ -59,6 +63,8 @@ def starting_components(
         raise unknown_name(method, STARTS, "init")
     K, D = n_components, rows.shape[1]
     x, n = rows.double()[None], row_counts(Batch(rows, weights))[None]
+    if seen is not None:
+        x = torch.where(seen, x, torch.empty_like(x).normal_(generator=generator))
     x, n = some_rows(x, n, max(N_CLUSTERED, 10 * K), generator)
     least = (x.new_zeros(D) if floor is None else floor.to(x)).clamp_min(SMALLEST_VARIANCE)
     if method == "k-means++":

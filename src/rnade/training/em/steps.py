@@ -5,7 +5,7 @@ are added up, so that data of any size streams through. They are kept in float64
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -15,7 +15,13 @@ from torch import Tensor
 from rnade.batch import Batch
 from rnade.exceptions import SingularDataError
 from rnade.nn.mfa import MixtureOfFactorAnalyzersModule
-from rnade.nn.mixture import AbstractGaussianMixture, triangle_blocks
+from rnade.nn.mixture import (
+    AbstractGaussianMixture,
+    LogJoint,
+    factor_of,
+    log_joint_of_factors,
+    triangle_blocks,
+)
 from rnade.nn.mog import MixtureOfGaussiansModule
 from rnade.training.em.matrices import not_below_floor, spd_inverse
 
@@ -25,6 +31,10 @@ DEAD_ROWS = 1e-3
 
 # Sums over rows, weighted by responsibilities; see `AbstractSteps.gather`.
 Sums = dict[str, Tensor]
+# Gives further sums of rows (M, B, D), weighted by r (M, B, K); also given the sums "n" of r.
+MoreSums = Callable[[Tensor, Tensor, Tensor], Sums]
+# Places of rows that have the same cells observed, and of their columns.
+Patterns = Sequence[tuple[Tensor, Tensor]]
 
 
 def row_counts(rows: Batch) -> Float[Tensor, " N"]:
@@ -32,14 +42,7 @@ def row_counts(rows: Batch) -> Float[Tensor, " N"]:
 
     Weights that are below 1 on average are scaled up to that: they cannot count rows, and those
     that sum to 1, say, must not make a thousand rows weigh no more than one.
-
-    Raises
-    ------
-    ValueError
-        If cells are missing, for which EM has no use yet.
     """
-    if rows.seen is not None:
-        raise ValueError("EM expects rows without missing cells; got some with `seen`.")
     if rows.weights is None:
         return rows.x.new_ones(len(rows.x), dtype=torch.float64)
     weights = rows.weights.double()
@@ -104,10 +107,23 @@ class AbstractSteps(abc.ABC, Generic[T]):
         self._failed = torch.zeros(shape, dtype=torch.bool, device=module.device)
 
     @torch.no_grad()
-    def gather(self, rows: Float[Tensor, "N D"], weights: Float[Tensor, " N"]) -> Sums:
+    def gather(
+        self,
+        rows: Float[Tensor, "N D"],
+        weights: Float[Tensor, " N"],
+        patterns: Patterns | None = None,
+    ) -> Sums:
         """Sums over rows at the module's parameters: the expectation step.
 
         Rows and weights may be on another device: they pass through the module's in chunks.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (N, D)
+        weights : Tensor of shape (N,)
+        patterns : sequence of pairs of Tensor, optional
+            From `rnade.nn.mixture.patterns`, of rows with missing cells: sums are then expected
+            ones, given the observed cells. None for complete rows.
 
         Returns
         -------
@@ -115,8 +131,28 @@ class AbstractSteps(abc.ABC, Generic[T]):
             "weight" of shape (M,), of all rows; "log_likelihood", (M,); weighted by
             responsibilities "n", (M, K), and "first", (M, K, D), of x; and those of `_prepared`.
         """
+        if patterns is None:
+            return self._gathered(rows, weights, self.module.log_joint(), self._prepared())
+        log_alpha, mu, C = self.module.log_alpha, self.module.mu, self.module.covariances()
+        total: Sums = {}
+        for at, own in patterns:
+            columns = own.to(mu.device)
+            L = factor_of(C, columns)
+            log_joint_of = log_joint_of_factors(log_alpha, mu[..., columns], L)
+            sums = self._gathered(
+                rows[at[:, None], own], weights[at], log_joint_of, second_moments
+            )
+            _add(total, _completed(sums, columns, mu.double(), C.double(), L.double()))
+        return self._of_moments(total)
+
+    @abc.abstractmethod
+    def _of_moments(self, sums: Sums) -> Sums:
+        """All sums, from those of `second_moments` of complete rows."""
+
+    def _gathered(
+        self, rows: Tensor, weights: Tensor, log_joint_of: LogJoint, more_sums: MoreSums
+    ) -> Sums:
         module, M = self.module, self.module.n_models
-        log_joint_of, more_sums = module.log_joint(), self._prepared()
         size = module.chunk_rows()
         total: Sums = {}
         for x, w in zip(torch.split(rows, size), torch.split(weights, size), strict=True):
@@ -133,16 +169,12 @@ class AbstractSteps(abc.ABC, Generic[T]):
                 "first": (r.mT @ x).double(),
                 **more_sums(x, r, n),
             }
-            for name, t in sums.items():
-                total[name] = total[name].add_(t) if name in total else t
+            _add(total, sums)
         return total
 
     @abc.abstractmethod
-    def _prepared(self) -> Callable[[Tensor, Tensor, Tensor], Sums]:
-        """The function that gives further sums of rows (M, B, D), weighted by r (M, B, K).
-
-        It is also given the sums "n" of r.
-        """
+    def _prepared(self) -> MoreSums:
+        """The function that gives further sums."""
 
     @abc.abstractmethod
     def current(self) -> T:
@@ -220,20 +252,11 @@ class GaussianSteps(AbstractSteps[GaussianComponents]):
         super().__init__(module, floor)
         self.shrinkage = shrinkage
 
-    def _prepared(self) -> Callable[[Tensor, Tensor, Tensor], Sums]:
-        return self._second
+    def _prepared(self) -> MoreSums:
+        return second_moments
 
-    @staticmethod
-    def _second(x: Tensor, r: Tensor, n: Tensor) -> Sums:
-        """Sums "second", lower triangles of x x', (M, K, D, D)."""
-        (M, B, D), K = x.shape, r.shape[-1]
-        second = torch.zeros(M, K, D, D, dtype=torch.float64, device=x.device)
-        # Products of pairs of columns, times the responsibilities of all components at once:
-        # half the work of a product for each component, and none of its weighted copies.
-        for start, stop in triangle_blocks(D):
-            pairs = (x[:, :, start:stop, None] * x[:, :, None, :stop]).reshape(M, B, -1)
-            second[:, :, start:stop, :stop] = (r.mT @ pairs).view(M, K, -1, stop)
-        return {"second": second}
+    def _of_moments(self, sums: Sums) -> Sums:
+        return sums
 
     def current(self) -> GaussianComponents:
         m, L = self.module, self.module.L.detach().double()
@@ -243,8 +266,7 @@ class GaussianSteps(AbstractSteps[GaussianComponents]):
         """Weighted means and covariances, the latter not below the floor in any direction."""
         n, weight = sums["n"].clamp_min(DEAD_ROWS)[..., None], sums["weight"][:, None]
         mu = sums["first"] / n
-        second = sums["second"].tril() + sums["second"].tril(-1).mT
-        covariance = second / n[..., None] - mu[..., None] * mu[..., None, :]
+        covariance = _from_lower(sums["second"]) / n[..., None] - mu[..., None] * mu[..., None, :]
         if self.shrinkage:
             within = (sums["n"][..., None, None] * covariance).sum(1, keepdim=True)
             within = within / weight[..., None, None]
@@ -268,7 +290,23 @@ class FactorSteps(AbstractSteps[FactorComponents]):
 
     module: MixtureOfFactorAnalyzersModule
 
-    def _prepared(self) -> Callable[[Tensor, Tensor, Tensor], Sums]:
+    def _of_moments(self, sums: Sums) -> Sums:
+        """Sums of `_prepared`: factors are linear in x, so that second moments give them."""
+        posterior, mu = self.module.posterior(), self.module.mu.double()
+        W, n = posterior.weights.double(), sums["n"][..., None]
+        first, second = sums["first"], _from_lower(sums["second"])
+        from_mean = first - n * mu
+        cross = second - first[..., None] * mu[..., None, :]  # of x (x - mu)'
+        squares = cross - mu[..., None] * from_mean[..., None, :]
+        spread = n[..., None] * posterior.covariance.double()
+        return sums | {
+            "squares": second.diagonal(dim1=-2, dim2=-1),
+            "factors": (W @ from_mean[..., None])[..., 0],
+            "cross": cross @ W.mT,
+            "factor_squares": W @ squares @ W.mT + spread,
+        }
+
+    def _prepared(self) -> MoreSums:
         """The function that gives sums of x * x and of the factors z.
 
         "squares", (M, K, D); "factors", (M, K, q); "cross", of x z', (M, K, D, q);
@@ -338,6 +376,47 @@ def regressed(
     loadings = x_z @ spd_inverse(z_z)
     constant = x - (loadings @ z[..., None])[..., 0]
     return constant, loadings, variance - (loadings * x_z).sum(-1)
+
+
+def second_moments(x: Tensor, r: Tensor, n: Tensor) -> Sums:
+    """Sums "second", lower triangles of x x', (M, K, D, D)."""
+    (M, B, D), K = x.shape, r.shape[-1]
+    second = torch.zeros(M, K, D, D, dtype=torch.float64, device=x.device)
+    # Products of pairs of columns, times the responsibilities of all components at once:
+    # half the work of a product for each component, and none of its weighted copies.
+    for start, stop in triangle_blocks(D):
+        pairs = (x[:, :, start:stop, None] * x[:, :, None, :stop]).reshape(M, B, -1)
+        second[:, :, start:stop, :stop] = (r.mT @ pairs).view(M, K, -1, stop)
+    return {"second": second}
+
+
+def _completed(sums: Sums, columns: Tensor, mu: Tensor, C: Tensor, L: Tensor) -> Sums:
+    r"""Expected sums of complete rows, from those of the columns that are observed.
+
+    Given its observed cells o and a component, a row is normal with mean
+    :math:`A x_o + b` and covariance S, where :math:`A = \Sigma_{\cdot o} \Sigma_{oo}^{-1}`: the
+    identity, and S is 0, in the observed columns themselves.
+    """
+    A = torch.cholesky_solve(C[..., columns, :], L).mT  # (M, K, D, o)
+    A[..., columns, :] = torch.eye(len(columns), dtype=A.dtype, device=A.device)
+    S = C - A @ C[..., columns, :]
+    S[..., columns, :], S[..., columns] = 0.0, 0.0
+    b = mu - (A @ mu[..., columns, None])[..., 0]
+    n, x = sums["n"][..., None], (A @ sums["first"][..., None])[..., 0]
+    cross = x[..., None] * b[..., None, :]
+    second = A @ _from_lower(sums["second"]) @ A.mT + cross + cross.mT
+    second += n[..., None] * (b[..., None] * b[..., None, :] + S)
+    return sums | {"first": x + n * b, "second": second}
+
+
+def _add(total: Sums, sums: Sums) -> None:
+    for name, t in sums.items():
+        total[name] = total[name].add_(t) if name in total else t
+
+
+def _from_lower(triangle: Tensor) -> Tensor:
+    """Symmetric matrices from their lower triangles."""
+    return triangle.tril() + triangle.tril(-1).mT
 
 
 def _copy(t: Tensor) -> Tensor:

@@ -1,0 +1,360 @@
+"""Networks that predict any column from any others, as estimators of tables train them."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Generator, Tensor
+
+from rnade.batch import Batch
+from rnade.columns.links import Link, find_links
+from rnade.columns.partition import N_FEATURES, ColumnCells
+from rnade.estimators.base import AbstractAutoregressiveEstimator, raise_if_diverged
+from rnade.estimators.parameters import estimator
+from rnade.estimators.questions import QuestionsMixin
+from rnade.estimators.tables import AbstractTableEstimator
+from rnade.exceptions import TrainingWarning, warn_caller
+from rnade.nn.any_order import AnyOrderModule
+from rnade.nn.ensemble import log_average
+from rnade.nn.questions import log_densities
+from rnade.nn.table import TableDensity, encoded
+from rnade.training import Member, Outcome, diverged_error
+from rnade.training.questions import cut_smoothly, plan_questions, questions_recipe
+from rnade.training.table import (
+    MOST_NETWORKS,
+    TablePlan,
+    plan_table,
+    table_members,
+    table_recipe,
+)
+from rnade.typing import Array
+
+# Rows below which each network's own part would be too few to stop its training.
+FEWEST_ROWS_TO_PART = 5 * MOST_NETWORKS
+
+
+@estimator
+class QuestionParameters:
+    """Whether models of real columns answer questions about any columns too.
+
+    Parameters
+    ----------
+    questions : bool
+        Whether to train, for tables of complete real-valued columns, a network that predicts any
+        column from any others beside the model itself: it answers `conditional`, `log_density`,
+        `impute` and the like, and scores rows with missing cells. It is not trained where
+        `ensemble` is None or the recipe "paper". Tables with other columns need no such network.
+    """
+
+    questions: bool = True
+
+
+class AbstractAnyOrderEstimator(
+    QuestionsMixin, QuestionParameters, AbstractTableEstimator, AbstractAutoregressiveEstimator
+):
+    """Estimator of real-valued complete tables as ever, and of others by networks.
+
+    Attributes
+    ----------
+    network_ : dict
+        Sizes of the networks of a table that has other than complete real columns.
+    questions_ : rnade.nn.table.TableDensity or None
+        Of a table of complete real columns: the networks that answer questions.
+    questions_network_ : dict or None
+        Their sizes.
+    """
+
+    questions_network_: dict[str, Any] | None = None
+    _kept = ("members_", "network_", "questions_network_")
+    network_: dict[str, Any]
+    module_: Any
+    n_components: int
+    n_hidden: int
+    n_layers: int
+    ensemble: Any
+
+    def _read(self, X: Any) -> None:
+        self.questions_, self.questions_network_ = None, None  # of an earlier fit
+        super()._read(X)
+
+    def _check_table_settings(self) -> None:
+        assert self.schema_ is not None
+        D = sum(column.indicates is None for column in self.schema_.columns)
+        named = isinstance(self.order, str)
+        if (named and self.order not in ("auto", "raster", "random")) or (
+            not named and sorted(np.asarray(self.order).tolist()) != list(range(D))
+        ):
+            raise ValueError(
+                f"order must be 'auto', 'raster', 'random' or a permutation of 0 to {D - 1};"
+                f" got {self.order!r}."
+            )
+        if not (self.ensemble is None or isinstance(self.ensemble, str)):
+            raise ValueError(
+                "A list of settings to average is for tables of complete real-valued columns;"
+                " this one has others. Use ensemble='auto', or None for one network."
+            )
+        if self.recipe != "modern":
+            raise ValueError(
+                f"recipe={self.recipe!r} is for tables of complete real-valued columns; this one"
+                " has others. Pass columns='real', or leave the recipe at 'modern'."
+            )
+
+    @property
+    def _retrains(self) -> bool:
+        # The networks of a mixed table learn from all training rows together as it is.
+        return self.retrain and not self._mixed
+
+    def _train(
+        self, training: Batch, held_out: Batch | None, seed: int, target: Any
+    ) -> tuple[Any, Outcome]:
+        if not self._mixed:
+            return super()._train(training, held_out, seed, target)
+        assert held_out is not None
+        few = len(training.x) < FEWEST_ROWS_TO_PART
+        columns, plan, members = self.make_table_members(training, held_out if few else None, seed)
+        device = training.x.device
+        bank = self._trained_bank(members)
+        trained = bank.results()
+        results = [result for result in trained if result.diverged is None]
+        if not results:
+            raise_if_diverged(trained)
+        networks: Any = AnyOrderModule.stack([result.module for result in results])
+        self.network_ = plan.settings() | {"n_networks": len(results)}
+        self.members_ = [
+            {
+                "changes": {},
+                "fold": None if few else i,
+                "best_epoch": result.best_epoch,
+                "epochs": result.history[-1]["epoch"],
+                "validation": result.best_score,
+                "train": result.train_at_best,
+            }
+            for i, result in enumerate(results)
+        ]
+        best = max(results, key=lambda result: result.best_score)
+        orders = self._orders(plan.n_orders, seed, len(results))
+        self.network_["n_orders"] = len(orders)
+        module = TableDensity(columns, networks, orders, self._indicators())
+        outcome = Outcome(
+            best.history, best.best_epoch, best.best_score, best.train_at_best, bank.interrupted
+        )
+        return module.to(device), outcome
+
+    def make_table_members(
+        self, training: Batch, held_out: Batch | None, seed: int
+    ) -> tuple[list[ColumnCells], TablePlan, list[Member]]:
+        """Cut the columns of training rows, plan networks and make them ready for a bank.
+
+        Parameters
+        ----------
+        training : Batch
+            Values, NaN where missing.
+        held_out : Batch, optional
+            Rows that stop the training of all networks; None for a part of the others each.
+        seed : int
+        """
+        X, device = training.x.cpu().numpy(), training.x.device
+        w = None if training.weights is None else training.weights.cpu().numpy()
+        columns = self._cut(X, w)
+        plan = plan_table(
+            len(X),
+            columns,
+            device.type,
+            n_components=self.n_components,
+            n_hidden=None if self.n_hidden == type(self).n_hidden else self.n_hidden,
+            n_layers=None if self.n_layers == type(self).n_layers else self.n_layers,
+            n_networks=None if isinstance(self.ensemble, str) else 1,
+        )
+        recipe = table_recipe(
+            plan,
+            len(columns),
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            batches_per_epoch=self.batches_per_epoch,
+            patience=self.patience,
+        )
+        cells = encoded(columns, X)[..., :N_FEATURES].numpy()
+        links = find_links(columns, X, cells, w)
+        members = table_members(
+            columns, X, training.weights, plan, recipe, seed, device, links, held_out
+        )
+        return columns, plan, members
+
+    def _orders(self, n_orders: int, seed: int, n_networks: int) -> Tensor:
+        """Orders of the columns; indicators of missing cells come before what they tell of."""
+        assert self.schema_ is not None
+        told = [d for d, column in enumerate(self.schema_.columns) if column.indicates is None]
+        rest = torch.arange(len(told), len(self.schema_.columns))
+        generator = Generator().manual_seed(seed)
+
+        def shuffled(places: Tensor) -> Tensor:
+            return places[torch.randperm(len(places), generator=generator)]
+
+        if isinstance(self.order, str) and self.order != "raster":
+            n_orders = n_orders if self.order == "auto" else n_networks
+            own = torch.tensor(told, dtype=torch.int64)
+            orders = [torch.cat([shuffled(rest), shuffled(own)]) for _ in range(n_orders)]
+            return torch.stack(orders)
+        given = told if isinstance(self.order, str) else [int(d) for d in self.order]
+        order = torch.cat([rest, torch.tensor(given, dtype=torch.int64)])
+        return order.repeat(n_networks, 1)
+
+    def _empty_table(
+        self, columns: Sequence[ColumnCells], sizes: Mapping[str, Any], links: Sequence[Link]
+    ) -> TableDensity:
+        """A density of the fitted shape, for the tensors of a model file."""
+        networks = AnyOrderModule(
+            columns,
+            sizes["n_hidden"],
+            n_layers=sizes["n_layers"],
+            n_components=sizes["n_components"],
+            dropout=sizes["dropout"],
+            links=links,
+            n_models=sizes["n_networks"],
+        )
+        orders = torch.zeros(sizes["n_orders"], len(columns), dtype=torch.int64)
+        return TableDensity(columns, networks, orders, self._indicators())
+
+    # ---------------------------------------------------------------- questions to real columns
+
+    def _train_beside(
+        self,
+        X: Array,
+        weights: Array | None,
+        training: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        # One model, and the paper's recipe, are asked for by those who want just that.
+        if self._mixed or not self.questions or self.ensemble is None or self.recipe == "paper":
+            return
+
+        def some(at: NDArray[np.int64]) -> Batch:
+            w = None if weights is None else torch.as_tensor(weights[at], dtype=torch.float32)
+            return Batch(torch.as_tensor(X[at]), w).map(lambda t: t.to(device))
+
+        rows = some(training)
+        columns = cut_smoothly(X[training], None if weights is None else weights[training])
+        plan = plan_questions(len(rows.x), columns, device.type)
+        recipe = questions_recipe(plan, len(columns), self.epochs)
+        members = table_members(
+            columns,
+            X[training],
+            rows.weights,
+            plan,
+            recipe,
+            seed,
+            device,
+            held_out=some(held_out),
+        )
+        result = self._trained_bank(members, "questions").results()[0]
+        if result.diverged is not None:
+            warn_caller(
+                "Training of the networks that answer questions failed; this model has none."
+                f" {diverged_error(result.diverged)}",
+                TrainingWarning,
+            )
+            return
+        networks: Any = result.module
+        orders = _random_orders(len(columns), plan.n_orders, seed)
+        module = TableDensity(columns, networks, orders).to(device)
+        self.questions_ = module.double().requires_grad_(False)
+        self.questions_network_ = plan.settings()
+
+    # ---------------------------------------------------------------- asking
+
+    def score_samples(self, X: Any) -> Array:
+        """Log density of what is observed of each row, in nats and in the data's own units.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+            Rows with missing cells, of a model fitted to complete real-valued columns, are scored
+            by the networks that answer questions (`questions`), others by the model itself.
+
+        Returns
+        -------
+        array of shape (N,)
+        """
+        check_is_fitted(self)
+        if self._mixed or self.questions_ is None:
+            return super().score_samples(X)
+        values = self._check_rows(X, missing=True)
+        gaps = np.isnan(values).any(axis=1)
+        if not gaps.any():
+            return self._score(values)
+        scores, none = np.empty(len(values)), np.zeros(values.shape[1], dtype=bool)
+        scores[gaps] = log_average(log_densities(self.questions_, values[gaps], none)).numpy()
+        if not gaps.all():
+            scores[~gaps] = self._score(values[~gaps])
+        return scores
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        given: Any = None,
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+    ) -> Any:
+        """Draw rows from the model, exactly.
+
+        Parameters
+        ----------
+        n_samples : int
+            Rows; with a table as `given`, draws for each of its rows.
+        random_state : int, RandomState instance or None
+        given : dict, data frame or array-like, optional
+            Values of some columns by name, a tuple (low, high) for a range, both ends included:
+            all rows have them. Draws given several ranges are weighted, and kept by their
+            weights; all others are exact. Or a table with missing cells: these are drawn, given
+            the others of their row.
+        low, high : array-like of shape (D,), optional
+            Smallest and largest value of each column, in the data's units; infinite where a
+            column is free. Each conditional is truncated to its range, without rejection. For
+            tables of complete real-valued columns, without `given`.
+
+        Returns
+        -------
+        array of shape (n_samples, D), or a frame of the kind that was fitted
+        """
+        return self._as_given(
+            self.sample_values(n_samples, random_state, given=given, low=low, high=high)
+        )
+
+    def sample_values(
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        given: Any = None,
+        low: ArrayLike | None = None,
+        high: ArrayLike | None = None,
+    ) -> Array:
+        """Draw rows as `sample` does, always as an array of shape (n_samples, D) of numbers."""
+        if given is not None:
+            if low is not None or high is not None:
+                raise ValueError(
+                    "low and high do not go with given: give a range there, as in"
+                    " given={'name': (0, 1)}."
+                )
+            return self._sample_given(n_samples, random_state, given)
+        return super().sample_values(n_samples, random_state, low=low, high=high)
+
+    def _changed(self, changes: dict[str, Any]) -> Self:
+        other = super()._changed(changes)
+        other.schema_ = copy.copy(self.schema_)
+        return other
+
+
+def _random_orders(n_columns: int, n_orders: int, seed: int) -> Tensor:
+    generator = Generator().manual_seed(seed)
+    return torch.stack([torch.randperm(n_columns, generator=generator) for _ in range(n_orders)])
