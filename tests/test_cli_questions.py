@@ -733,6 +733,19 @@ def test_ask_about_numbers(rnade):
     assert inner["probability"] == pytest.approx(share)
 
 
+def test_single_values_are_not_in_the_bins(rnade, folder):
+    rng = np.random.default_rng(0)
+    write_table({"x": np.where(rng.random(200) < 0.5, 0, rng.normal(size=200))}, "e.csv")
+    done(rnade("fit", "e.csv", "-q", *TINY))
+    found = json.loads(done(rnade("ask", "e.rnade", "x", "--json")))
+    (zero,) = found["single_values"]
+    assert zero["probability"] > 0.2
+    shares = [one["probability"] for one in found["bins"]]
+    assert 0.98 < zero["probability"] + sum(shares) < 0.995
+    (around,) = [one for one in found["bins"] if one["low"] < 0 <= one["high"]]
+    assert around["probability"] < 0.5 * zero["probability"]
+
+
 @pytest.mark.parametrize("question", ["rings", "rings | city=Oslo", "day | ok=true"])
 def test_bins_of_whole_numbers(rnade, question):
     found = asked(rnade, question)
@@ -755,6 +768,7 @@ def test_ask_about_times(rnade):
     low, high = (dt.datetime.fromisoformat(found["interval"][end]) for end in ("low", "high"))
     assert dt.datetime(2021, 3, 1, 12) <= low < dt.datetime.fromisoformat(found["median"]) < high
     assert found["given"] == {"day": "2020-03-01..2020-03-31"}
+    assert re.fullmatch(r"2021-03-\d\d \d\d:\d\d:00", found["median"])
 
 
 def test_ask_about_levels(rnade):

@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from rnade.tables import (
     check_destination,
     read_frame,
     read_table,
+    rows_of,
     table_format,
     write_table,
 )
@@ -926,6 +928,29 @@ def test_rows_of_a_frame_are_named_as_in_the_file(frame):
 
 def test_marks_as_text_and_numbers():
     assert as_marks(["?", "1e3", "nan"]) == ("?", "1e3", 1000.0, "nan")
+
+
+def test_rows_are_given_as_json_has_them():
+    noon = dt.datetime(2020, 3, 1, 12, 0, 0, 5)
+    table = pa.table(
+        {
+            "day": pa.array([noon.date(), None]),
+            "fine": pa.array([noon, None], pa.timestamp("ns")),
+            "span": pa.array([1500, None], pa.duration("ms")),
+            "exact": pa.array([Decimal("1.50"), None]),
+            "level": pa.array(["a", None]).dictionary_encode(),
+        }
+    )
+    first, second = rows_of(table)
+    assert first == {
+        "day": "2020-03-01",
+        "fine": "2020-03-01 12:00:00.000005000",
+        "span": 1.5,
+        "exact": 1.5,
+        "level": "a",
+    }
+    assert type(first["exact"]) is float
+    assert set(second.values()) == {None}
 
 
 def test_types_that_csv_has_not_are_written(in_folder):
