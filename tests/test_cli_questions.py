@@ -866,8 +866,12 @@ def test_pictures_fit_the_terminal(rnade, monkeypatch, width):
 
 def test_pictures_of_whole_numbers_and_levels(rnade, monkeypatch):
     lines = in_a_terminal(rnade, monkeypatch, "rings", 80)
-    bins = asked(rnade, "rings")["bins"]
-    picture = lines[lines.index("") + 1 :]
+    found = asked(rnade, "rings")
+    bins, picture = found["bins"], lines[lines.index("") + 1 :]
+    values = [one["low"] for one in bins]
+    marks = {"├": found["interval"]["low"], "┼": found["median"], "┤": found["interval"]["high"]}
+    for mark, value in marks.items():
+        assert picture[-2].index(mark) == 3 * values.index(value) + 1
     assert max(map(len, picture)) == 3 * len(bins)
     assert picture[-1].split() == [str(bins[0]["low"]), str(bins[-1]["high"])]
     lines = in_a_terminal(rnade, monkeypatch, "city", 80)
