@@ -497,14 +497,16 @@ def test_impute_as_json(rnade, folder):
 
 
 def test_impute_takes_further_marks(rnade, folder):
-    out = done(rnade("impute", "m.rnade", "t.csv", "--na", "Rome,3"))
-    found = [row[1] for row in cells_of(out)[1:]]
     gone = [
         {k: None if v in ("Rome", 3) else v for k, v in row.items()}
         for row in make_table().to_pylist()
     ]
     table = pa.Table.from_pylist(gone, make_table().schema)
-    assert found == load("m.rnade").impute(table)["city"].to_pylist()
+    expected = load("m.rnade").impute(table)["city"].to_pylist()
+    pq.write_table(make_rows(), "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        out = done(rnade("impute", "m.rnade", name, "--na", "Rome,3"))
+        assert [row[1] for row in cells_of(out)[1:]] == expected
 
 
 def test_impute_when_missing_cells_are_informative(rnade):
