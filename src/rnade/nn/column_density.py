@@ -15,8 +15,8 @@ from rnade.backends.heads import LARGEST_LOG_SCALE, SMALLEST_LOG_SCALE, Layout
 from rnade.columns.partition import CODE, WITHIN, ColumnCells, Measure
 from rnade.typing import Array
 
-# Halvings of a range of numbers: down to float64's resolution of it.
-_HALVINGS = 60
+# Halvings of a range: of whole numbers until one is left, of real ones down to 1e-14 of it.
+_HALVINGS, _HALVINGS_OF_REALS = 60, 46
 # Points of the smooth scale at which a mean is added up.
 _POINTS = 64
 
@@ -273,11 +273,13 @@ def quantile_of(cdf: Callable[[Array], Array], column: ColumnCells, q: Array) ->
     whole = column.measure == Measure.INTEGER
     low = np.full(len(q), math.ceil(first) if whole else first)
     high = np.full(len(q), math.floor(last) if whole else last)
-    for _ in range(_HALVINGS):
+    for _ in range(_HALVINGS if whole else _HALVINGS_OF_REALS):
         middle = np.floor((low + high) / 2) if whole else (low + high) / 2
         below = cdf(middle) < q
         low = np.where(below, np.minimum(middle + 1, high) if whole else middle, low)
         high = np.where(below, high, middle)
+        if whole and (low >= high).all():
+            break
     # Halving comes near an atom, never to it.
     for atom in column.atoms:
         near = np.isclose(high, atom, rtol=1e-12, atol=1e-12 * max(1.0, last - first))
