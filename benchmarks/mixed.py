@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
@@ -112,24 +111,17 @@ def standardised(train: pa.Table, test: pa.Table, description: dict[str, Any]) -
     return add
 
 
-def frames(table: pa.Table, folds: np.ndarray, fold: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Training and test rows as pandas has them."""
-    frame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-    return frame[folds != fold].reset_index(drop=True), frame[folds == fold].reset_index(drop=True)
-
-
 def asked(
-    model: RNADE, hidden_from: pd.DataFrame, truth: pd.DataFrame, name: str, numeric: bool
+    model: RNADE, given: pa.Table, true: Sequence[Any], name: str, numeric: bool
 ) -> dict[str, np.ndarray]:
     """What the model says of one column's cells given the others, beside the truth."""
-    distribution = model.conditional(name, hidden_from)
-    true = truth[name]
+    distribution = model.conditional(name, given)
     found = {"log_density": distribution.log_pdf(true)}
     if not numeric:
         likeliest = distribution.mode()
         return found | {"right": np.array([a == b for a, b in zip(likeliest, true, strict=True)])}
     low, high = distribution.interval(0.9)
-    numbers = true.to_numpy(dtype=float)
+    numbers = np.asarray(true, dtype=float)
     return found | {
         "error": np.asarray(distribution.mean(), float) - numbers,
         "covered": (np.asarray(low, float) <= numbers) & (numbers <= np.asarray(high, float)),
@@ -137,31 +129,35 @@ def asked(
 
 
 def conditional_measures(
-    model: RNADE, train: pd.DataFrame, test: pd.DataFrame, description: dict[str, Any], hidden: Any
+    model: RNADE, train: pa.Table, test: pa.Table, description: dict[str, Any], hidden: np.ndarray
 ) -> dict[str, Any]:
     """Hidden cells and the target, each given all other observed cells of its row."""
     test, hidden = test[:MOST_ASKED], hidden[:MOST_ASKED]
-    masked = test.mask(pd.DataFrame(hidden, columns=test.columns))
-    masked = masked.astype(test.dtypes)
+    names = [column["name"] for column in description["columns"]]
+    shown = {
+        name: pc.if_else(pa.array(hidden[:, names.index(name)]), None, test[name])
+        for name in names
+    }
+    masked = pa.table(shown)
     cells: list[np.ndarray] = []
     right, error, covered = [], [], []
     found: dict[str, Any] = {}
     for j, column in enumerate(description["columns"]):
-        name, at = column["name"], hidden[:, j]
+        name = column["name"]
         numeric = column["kind"] in ("integer", "real", "zero-inflated")
-        spread = float(train[name].astype(float).std(ddof=0)) if numeric else 1.0
-        is_target = name == description["target"]
-        for part in ("cells", "target")[: 1 + is_target]:
-            rows = at if part == "cells" else test[name].notna().to_numpy()
-            if not rows.any():
+        spread = float(pc.stddev(train[name]).as_py()) if numeric else 1.0
+        rows = {"cells": pa.array(hidden[:, j])}
+        if name == description["target"]:
+            rows["target"] = pc.is_valid(test[name]).combine_chunks()
+        for part, at in rows.items():
+            true = test[name].filter(at).to_pylist()
+            if not true:
                 continue
-            given = masked[rows] if part == "cells" else test[rows].drop(columns=name)
-            answer = asked(model, given, test[rows], name, numeric)
+            given = masked.filter(at) if part == "cells" else test.filter(at).drop_columns(name)
+            answer = asked(model, given, true, name, numeric)
             if column["kind"] in ("real", "zero-inflated"):
-                x = test[name][rows].to_numpy(dtype=float)
-                answer["log_density"] += np.where(
-                    np.isin(x, column.get("atoms", [])), 0.0, np.log(spread)
-                )
+                on_atom = np.isin(true, column.get("atoms", []))
+                answer["log_density"] += np.where(on_atom, 0.0, np.log(spread))
             rmse = np.sqrt(np.mean(answer["error"] ** 2)) / spread if numeric else None
             if part == "target":
                 share = {} if numeric else {"target_right": answer["right"].mean()}
@@ -169,10 +165,10 @@ def conditional_measures(
                 found |= {} if rmse is None else {"target_rmse": rmse}
                 continue
             cells.append(answer["log_density"])
-            if rows.sum() >= FEWEST_ASKED and numeric:
+            if len(true) >= FEWEST_ASKED and numeric:
                 error.append(rmse)
                 covered.append(answer["covered"])
-            elif rows.sum() >= FEWEST_ASKED:
+            elif len(true) >= FEWEST_ASKED:
                 right.append(answer["right"].mean())
     found |= {
         "cell_log_density": np.concatenate(cells).mean(),
@@ -193,9 +189,7 @@ def measured(folder: Path, name: str, fold: int, device: str) -> dict[str, Any]:
     fitted = time.perf_counter()
     scores = model.score_samples(test) + standardised(train, test, description)
     scored = time.perf_counter()
-    asking = conditional_measures(
-        model, *frames(table, folds, fold), description, hidden[folds == fold]
-    )
+    asking = conditional_measures(model, train, test, description, hidden[folds == fold])
     return {
         "table": name,
         "fold": fold,
