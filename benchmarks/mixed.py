@@ -208,8 +208,13 @@ def measured(folder: Path, name: str, fold: int, device: str) -> dict[str, Any]:
 def peers(folder: Path, of: str, section: str) -> dict[str, dict[str, str]]:
     """One table of the peers' figures by table, from the README that comes with the data."""
     text = (folder / "README.md").read_text()
-    part = text.split(f"# {of}\n", 1)[1].split(f"### {section}", 1)[1].split("###", 1)[0]
-    rows = [re.split(r"\s*\|\s*", line.strip("| ")) for line in part.splitlines() if "|" in line]
+    part = text.split(f"# {of}\n", 1)[1].split(f"### {section}", 1)[1]
+    part = re.split(r"^#", part, maxsplit=1, flags=re.MULTILINE)[0]
+    rows = [
+        re.split(r"\s*\|\s*", line.strip("| "))
+        for line in part.splitlines()
+        if line.startswith("|")
+    ]
     return {row[0]: dict(zip(rows[0][2:], row[2:], strict=True)) for row in rows[2:]}
 
 
