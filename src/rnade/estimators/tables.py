@@ -95,9 +95,10 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         self
         """
         self.__dict__.pop("network_", None)
-        if self._cuts_all or not (isinstance(self.columns, str) and self.columns == "real"):
-            X, sample_weight = _rows_that_count(X, sample_weight)
-        self._read(X)
+        counted = _rows_that_count(X, sample_weight)
+        self._read(counted[0])
+        if self._mixed:  # what rows without a weight hold need not be readable
+            X, sample_weight = counted
         return super().fit(X, y, sample_weight)
 
     def _read(self, X: Any) -> None:

@@ -1,0 +1,110 @@
+"""Time questions to a fitted table: fits with and without them, imputation, conditional draws.
+
+    python -m benchmarks.bench_questions [--data-dir FOLDER] [--record FILE]
+
+With a folder that holds `uci/`, also the log density and the error of half of the cells of three
+real-valued tables, hidden at random in rows left out, given the other half (standardised columns).
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rnade import RNADE
+from rnade.data.store import DataStore
+from rnade.data.uci import load_uci
+from rnade.exceptions import SpikeWarning
+from rnade.records import run_facts
+
+FITS = [(300, 5), (1_000, 10), (10_000, 20)]
+TABLES = ("red-wine", "white-wine", "parkinsons")
+SPLITS = 3
+
+
+def table(n_rows: int, n_columns: int) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    mix = rng.normal(size=(n_columns, n_columns)) / np.sqrt(n_columns) + np.eye(n_columns)
+    return rng.standard_t(5, size=(n_rows, n_columns)) @ mix
+
+
+def fastest(function: Callable[[], Any], times: int = 3) -> float:
+    seconds = []
+    for _ in range(times):
+        began = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - began)
+    return round(min(seconds), 3)
+
+
+def fits() -> list[dict[str, Any]]:
+    rows = []
+    for shape in FITS:
+        X = table(*shape)
+        times = {
+            f"seconds_{'with' if asked else 'without'}": fastest(
+                lambda X=X, asked=asked: RNADE(random_state=0, questions=asked).fit(X), 2
+            )
+            for asked in (False, True)
+        }
+        rows.append({"n_rows": shape[0], "n_columns": shape[1], **times})
+    return rows
+
+
+def answers() -> dict[str, float]:
+    """Seconds of questions to a table of 10,000 x 20 with a fifth of its cells missing."""
+    X = table(10_000, 20)
+    X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    model = RNADE(random_state=0, epochs=3).fit(X)
+    given = {"x1": 0.5, "x3": -1.0}
+    return {
+        **{f"impute_{how}": fastest(lambda h=how: model.impute(X, h)) for how in ("mean", "draw")},
+        "sample_1000_given_2": fastest(lambda: model.sample(1000, 0, given=given)),
+    }
+
+
+def half_hidden(store: DataStore, name: str) -> dict[str, Any]:
+    """Log density and error of half of the cells of rows left out, mean of random splits."""
+    X = load_uci(name, store).X
+    found = []
+    for split in range(SPLITS):
+        rng = np.random.default_rng(split)
+        rows = rng.permutation(len(X))
+        test, train = X[rows[: len(X) // 10]], X[rows[len(X) // 10 :]]
+        mean, scale = train.mean(0), train.std(0)
+        train, test = (train - mean) / scale, (test - mean) / scale
+        hidden = rng.random(test.shape) < 0.5
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SpikeWarning)
+            model = RNADE(random_state=split, columns="real").fit(train)
+        seen = np.where(hidden, np.nan, test)
+        log_density = model.log_density(test, given=~hidden)
+        error = (model.impute(seen) - test)[hidden]
+        found.append((log_density.mean(), np.sqrt(np.mean(error**2))))
+    log_density, error = np.mean(found, axis=0)
+    return {"table": name, "log_density": round(log_density, 3), "nrmse": round(error, 3)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", type=Path, default=os.environ.get("RNADE_DATA"))
+    parser.add_argument("--record", type=Path, help="also write the figures as JSON to this file")
+    given = parser.parse_args()
+    record: dict[str, Any] = {"fits": fits(), "answers": answers()}
+    if given.data_dir is not None:
+        store = DataStore(given.data_dir)
+        record["half_hidden"] = [half_hidden(store, name) for name in TABLES]
+    record |= run_facts("python -m benchmarks.bench_questions")
+    print(json.dumps(record, indent=2))
+    if given.record is not None:
+        given.record.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
