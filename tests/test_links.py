@@ -145,6 +145,9 @@ def test_conditionals_sum_to_1_and_agree_with_terms_cdf_and_draws(d):
             far = np.exp(log_p[support < -100]).sum()
             inside = (support > -100) & (support < 200)
             summed = np.cumsum(np.exp(log_p[inside])) + far
+            held = (support > columns[4].reach[0]) & (support < columns[4].reach[1])
+            mean = np.average(support[held], weights=np.exp(log_p[held]))
+            np.testing.assert_allclose(column.mean(), mean, atol=0.1)
             np.testing.assert_allclose(column.cdf(support)[inside], summed, atol=1e-3)
             assert (column.quantile(0.5) == support[inside][np.argmax(summed >= 0.5)]).all()
         drawn = column.sample(torch.Generator().manual_seed(0))

@@ -228,7 +228,10 @@ class ColumnDensity:
             # At the middles of equal shares of each component, mapped back to numbers.
             shares = (np.arange(_POINTS) + 0.5) / _POINTS
             t = _draw(column.ends, self._mu[..., None], self._scale[..., None], shares)
-            x = column.at_position(t).mean(-1)
+            x = column.at_position(t)
+            if column.measure == Measure.INTEGER:  # a place stands for the number around it
+                x = column.clipped(x)
+            x = x.mean(-1)
             total = total + (self._fractions * x).sum(1)
         return np.asarray(total + (self._exact * self._values).sum(1))
 
