@@ -541,3 +541,13 @@ def test_bad_questions_are_told(mixed, plain):
     out = frame(80).assign(one=1)
     with pytest.raises(ValueError, match=r"'one' was left out of the model \(constant"):
         RNADE(**SMALL).fit(out).conditional("one", {"rooms": 3})
+
+
+def test_rows_with_gaps_have_no_p_value_where_held_out_rows_had_none():
+    X = np.random.default_rng(0).normal(size=(120, 3))
+    model = RNADE(random_state=0, epochs=2).fit(X)
+    assert model.pvalue(X).shape == (120,)
+    X[7, 1] = np.nan
+    assert np.isfinite(model.score_samples(X)).all()
+    with pytest.raises(ValueError, match="Row 7 has missing cells, and p-values compare"):
+        model.pvalue(X)

@@ -244,6 +244,14 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         p_values = super().pvalue(X)
         if self._mixed:
             p_values[np.isnan(self._check_rows(X)).all(1)] = 1.0
+        elif getattr(self, "questions_", None) is not None:
+            gaps = np.isnan(self._check_rows(X, missing=True)).any(1)
+            if gaps.any():
+                raise ValueError(
+                    f"Row {np.argmax(gaps)} has missing cells, and p-values compare a row with"
+                    " held-out rows, which had none: this model was fitted to complete columns."
+                    " Fit it to a table that has missing cells, or use score_samples."
+                )
         return p_values
 
     def pit(self, X: Any, random_state: Any = None) -> Array:
