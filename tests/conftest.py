@@ -160,3 +160,19 @@ def heed_interrupts():
     """Have Ctrl-C raise, also where the shell that started the tests has it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def rnade(capsys, folder):
+    """Run the command in this process, in the `folder` of the test's own file.
+
+    Gives its exit code, stdout and stderr.
+    """
+    from rnade.cli import main
+
+    def rnade(*arguments):
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return (code, *capsys.readouterr())
+
+    return rnade

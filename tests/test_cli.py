@@ -69,19 +69,6 @@ def folder(made, tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def rnade(capsys, folder):
-    """Run the command in this process; give its exit code, stdout and stderr."""
-
-    def rnade(*arguments):
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return rnade
-
-
 def succeeded(result):
     code, out, _ = result
     assert code == 0, result

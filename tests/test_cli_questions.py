@@ -63,16 +63,6 @@ def folder(fitted, tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def rnade(capsys, folder):
-    def rnade(*arguments):
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return (code, *capsys.readouterr())
-
-    return rnade
-
-
 def cells_of(text, separator=","):
     return list(csv.reader(io.StringIO(text), delimiter=separator))
 

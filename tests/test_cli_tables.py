@@ -66,16 +66,6 @@ def folder(fitted, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def rnade(capsys, folder):
-    def rnade(*arguments):
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return (code, *capsys.readouterr())
-
-    return rnade
-
-
-@pytest.fixture
 def no_training(monkeypatch):
     """Stop a fit before it trains; gives the list of what was to be fitted."""
     asked = []

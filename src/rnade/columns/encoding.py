@@ -9,12 +9,11 @@ import pyarrow.compute as pc
 
 from rnade.columns.cells import Cells, local_seconds
 from rnade.columns.column import Column
-from rnade.columns.frames import arrow_type
+from rnade.columns.frames import SECONDS_PER_DAY, arrow_type
 from rnade.typing import Array
 
 # Beyond this a column's square overflows float32 on the way.
 LARGEST_NUMBER = 1e30
-SECONDS_PER_DAY = 86_400
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

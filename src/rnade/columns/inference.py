@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from rnade.columns.atoms import find_atoms, find_codes
 from rnade.columns.cells import Cells, Mark, local_seconds
 from rnade.columns.column import Column
-from rnade.columns.encoding import SECONDS_PER_DAY, encode_cells
-from rnade.columns.frames import as_kind
+from rnade.columns.encoding import encode_cells
+from rnade.columns.frames import SECONDS_PER_DAY, as_kind
 from rnade.columns.kinds import Category, Date, Integer, Kind, LeaveOut, Level, Real
 from rnade.typing import Array
 

@@ -185,6 +185,8 @@ def _find_tables(
     told = [c.measure != Measure.REAL or len(c.atoms) > 0 for c in columns]
     for i in range(D):
         for j in range(i):
+            if not (told[i] or told[j]):
+                continue
             counts = _counts(looked_at[i], looked_at[j], weights, columns[i], columns[j])
             for target, source, n in ((j, i, counts), (i, j, counts.T)):
                 gain, prior = _gain(n, columns[target].shares) if told[target] else (0.0, 0.0)

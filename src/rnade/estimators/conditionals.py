@@ -107,15 +107,7 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
         """
         check_is_fitted(self)
         X = self._encode(self._check_rows(X))
-        if np.ndim(q) > 1:
-            raise ValueError(f"Expected q to be a number or a list of them; got {q!r}.")
-        shares = [float(share) for share in np.atleast_1d(np.asarray(q))]
-        wanted = np.ones(X.shape, dtype=bool) if where is None else np.asarray(where)
-        if wanted.dtype != bool or wanted.shape != X.shape:
-            raise ValueError(
-                f"Expected `where` to be an array of bool of shape {X.shape};"
-                f" got {wanted.dtype} of shape {wanted.shape}."
-            )
+        shares, wanted = check_asked(q, where, X.shape)
         Z = np.full((len(shares), *X.shape), np.nan)
         for cells, _, conditional in self._conditionals(X, seed=0):
             at = wanted[cells]
@@ -164,3 +156,19 @@ class AbstractConditionalsEstimator(AbstractScoringEstimator):
                 for columns, conditional in member.conditional_blocks(x[at[:, 0]]):
                     cells = start + at.cpu().numpy(), np.array([columns])
                     yield cells, x[at, columns], conditional
+
+
+def check_asked(
+    q: ArrayLike, where: ArrayLike | None, shape: tuple[int, ...]
+) -> tuple[list[float], NDArray[np.bool_]]:
+    """Check the shares that are asked for, and the cells of a table of which they are."""
+    if np.ndim(q) > 1:
+        raise ValueError(f"Expected q to be a number or a list of them; got {q!r}.")
+    shares = [float(share) for share in np.atleast_1d(np.asarray(q))]
+    wanted = np.ones(shape, dtype=bool) if where is None else np.asarray(where)
+    if wanted.dtype != bool or wanted.shape != shape:
+        raise ValueError(
+            f"Expected `where` to be an array of bool of shape {shape};"
+            f" got {wanted.dtype} of shape {wanted.shape}."
+        )
+    return shares, wanted

@@ -17,7 +17,8 @@ from rnade.columns.links import Link
 from rnade.columns.partition import ColumnCells
 from rnade.estimators.mixtures import AbstractSizedEstimator
 from rnade.estimators.parameters import estimator
-from rnade.estimators.questions import IMPUTATIONS, make_generator
+from rnade.estimators.questions import IMPUTATIONS
+from rnade.estimators.settings import make_generator
 from rnade.estimators.tables import AbstractTableEstimator
 from rnade.nn.latent_classes import LatentClassesModule
 from rnade.nn.table import encoded

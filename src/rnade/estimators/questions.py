@@ -14,7 +14,7 @@ from rnade.columns import Column, Schema
 from rnade.columns.filling import fill_cells
 from rnade.estimators.conditional import Conditional
 from rnade.estimators.given import Given, find_column, read_given
-from rnade.estimators.settings import make_rng
+from rnade.estimators.settings import make_generator
 from rnade.nn.ensemble import log_average
 from rnade.nn.questions import (
     column_given,
@@ -283,11 +283,6 @@ class QuestionsMixin:
             raise ValueError(NO_NETWORKS)
         d = find_column(self._asked_schema, column)
         return make_predictor(self, self._asked_schema.columns[d])
-
-
-def make_generator(random_state: Any) -> Generator:
-    """A torch generator from scikit-learn's form of a seed."""
-    return Generator().manual_seed(int(make_rng(random_state).randint(2**31 - 1)))
 
 
 def _cells_of(given: Any, values: Array) -> Any:

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import Generator, Tensor
+from torch import Tensor
 
 from rnade.checks import positive_int
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_rows, check_weights, column_labels
 from rnade.estimators.parameters import FitParameters
-from rnade.estimators.settings import make_rng, named_dtype
+from rnade.estimators.settings import make_generator, named_dtype
 from rnade.evaluation import Calibration, MeanScore, mean_score
 from rnade.nn import AbstractDensity
 from rnade.training import HistoryRow
@@ -210,8 +210,7 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         """Draw rows as `sample` does, always as an array of shape (n_samples, D) of numbers."""
         check_is_fitted(self)
         n_samples = positive_int(n_samples, "n_samples")
-        seed = int(make_rng(random_state).randint(2**31 - 1))
-        generator = Generator(self.module_.device).manual_seed(seed)
+        generator = make_generator(random_state, self.module_.device)
         ends = self._bound(low, "low"), self._bound(high, "high")
         if ends[0] is not None and ends[1] is not None and (ends[0] >= ends[1]).any():
             at = int((ends[0] >= ends[1]).argmax())

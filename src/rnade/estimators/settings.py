@@ -24,6 +24,12 @@ def make_rng(random_state: Any) -> np.random.RandomState:
     return rng
 
 
+def make_generator(random_state: Any, device: torch.device | str = "cpu") -> torch.Generator:
+    """Give a torch generator from scikit-learn's form of a seed."""
+    seed = int(make_rng(random_state).randint(2**31 - 1))
+    return torch.Generator(device).manual_seed(seed)
+
+
 def resolve_device(device: str) -> torch.device:
     """Return the torch device for "auto", "cpu" or "cuda", or say why it cannot be had."""
     if device == "auto":

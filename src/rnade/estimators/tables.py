@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
-from torch import Generator, Tensor
+from torch import Tensor
 
 from rnade.batch import Batch
 from rnade.checks import positive_int
@@ -19,10 +19,11 @@ from rnade.columns import Column, Resolution, Schema, Standardiser
 from rnade.columns.links import Link
 from rnade.columns.partition import ColumnCells
 from rnade.columns.sources import as_frame
+from rnade.estimators.conditionals import check_asked
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.inputs import check_rows, some
 from rnade.estimators.parameters import estimator
-from rnade.estimators.settings import make_rng
+from rnade.estimators.settings import make_generator
 from rnade.exceptions import SpikeWarning, TableWarning, warn_caller
 from rnade.nn.table import AbstractTableDensity
 from rnade.training.table import cut_columns
@@ -241,18 +242,18 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         -------
         array of shape (N,)
         """
-        p_values = super().pvalue(X)
-        if self._mixed:
-            p_values[np.isnan(self._check_rows(X)).all(1)] = 1.0
-        elif getattr(self, "questions_", None) is not None:
-            gaps = np.isnan(self._check_rows(X, missing=True)).any(1)
-            if gaps.any():
-                raise ValueError(
-                    f"Row {np.argmax(gaps)} has missing cells, and p-values compare a row with"
-                    " held-out rows, which had none: this model was fitted to complete columns."
-                    " Fit it to a table that has missing cells, or use score_samples."
-                )
-        return p_values
+        check_is_fitted(self)
+        answers = getattr(self, "questions_", None) is not None
+        values = self._check_rows(X, missing=answers)
+        gaps = np.isnan(values)
+        if gaps.any() and not self._mixed:
+            raise ValueError(
+                f"Row {np.argmax(gaps.any(1))} has missing cells, and p-values compare a row with"
+                " held-out rows, which had none: this model was fitted to complete columns. Fit"
+                " it to a table that has missing cells, or use score_samples."
+            )
+        p_values = self.calibration_.pvalue(self._score(self._encode(values)))
+        return np.where(gaps.all(1), 1.0, p_values)
 
     def pit(self, X: Any, random_state: Any = None) -> Array:
         """Probability integral transform: where each value falls in its conditional, from 0 to 1.
@@ -275,8 +276,7 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
             return super().pit(X, random_state)
         check_is_fitted(self)
         values = self._check_rows(X)
-        seed = int(make_rng(random_state).randint(2**31 - 1))
-        found: Array = self.module_.pit(values, Generator().manual_seed(seed))
+        found: Array = self.module_.pit(values, make_generator(random_state))
         return found
 
     def conditional_quantiles(
@@ -304,13 +304,7 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
             return super().conditional_quantiles(X, q, where=where)
         check_is_fitted(self)
         values = self._check_rows(X)
-        shares = np.atleast_1d(np.asarray(q, dtype=np.float64))
-        wanted = np.ones(values.shape, bool) if where is None else np.asarray(where)
-        if wanted.dtype != bool or wanted.shape != values.shape or np.ndim(q) > 1:
-            raise ValueError(
-                f"Expected `where` to be an array of bool of shape {values.shape} and q to be a"
-                f" number or a list of them; got {wanted.dtype} of shape {wanted.shape} and {q!r}."
-            )
+        shares, wanted = check_asked(q, where, values.shape)
         found = np.full((len(shares), *values.shape), np.nan)
         for d in range(values.shape[1]):
             rows = np.flatnonzero(wanted[:, d])
@@ -354,9 +348,8 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
                 "low and high are for tables of complete real-valued columns. Say what no value"
                 " may cross when fitting: columns={'name': Real(low=0)}."
             )
-        seed = int(make_rng(random_state).randint(2**31 - 1))
         n_samples = positive_int(n_samples, "n_samples")
-        found: Array = self.module_.sample(n_samples, Generator().manual_seed(seed))
+        found: Array = self.module_.sample(n_samples, make_generator(random_state))
         return found
 
     def _as_given(self, values: Array) -> Any:

@@ -152,7 +152,7 @@ class ColumnDensity:
         if column.measure == Measure.LEVEL:
             known = len(column.points)
             return np.where(x >= known, 1.0, self.inside * total)
-        return np.asarray(self.inside * total + self._outside_below(x, strictly))
+        return np.asarray(self.inside * total + self._outside_below(x))
 
     def transform(self, x: Array, generator: Generator) -> Array:
         """Probability integral transform of one value for each row; NaN stays NaN.
@@ -173,13 +173,13 @@ class ColumnDensity:
         with np.errstate(divide="ignore"):
             return np.asarray(np.exp(_log_mass(low, at) - _log_mass(low, high)).clip(max=1))
 
-    def _outside_below(self, x: Array, strictly: bool) -> Array:
+    def _outside_below(self, x: Array) -> Array:
         """Probability of numbers outside the range of the table that are at most x."""
         column = self.column
         whole = column.measure == Measure.INTEGER
         first, last = column.reach
         log_all, log_below, log_above = column.outside
-        # Real tails have no atoms, so that only whole numbers care for `strictly`.
+        # Real tails have no atoms: there "at most x" and "below x" are the same.
         edge = x + 0.5 if whole else x
         below = np.where(edge < first, column.tail_beyond(edge, above=False), 1.0)
         above = np.where(edge > last, 1 - column.tail_beyond(edge, above=True), 0.0)

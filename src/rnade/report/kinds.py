@@ -10,13 +10,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from rnade.columns import Column
-from rnade.columns.frames import arrow_type
+from rnade.columns.frames import SECONDS_PER_DAY, arrow_type
 from rnade.report.words import fixed, near
 from rnade.typing import Array
 
 # New levels that are named; more are counted.
 _MOST_NEW = 5
-SECONDS_PER_DAY = 86_400
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

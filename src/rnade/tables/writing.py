@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from rnade.columns.cells import PER_SECOND
 from rnade.exceptions import TableError
 from rnade.files import check_writable, write_whole
 from rnade.tables.opening import FORMATS
@@ -96,8 +97,8 @@ def as_written(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_duration(column.type):
-        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
-        return pc.divide(column.cast(pa.int64()).cast(pa.float64()), float(per_second))
+        per_second = float(PER_SECOND[column.type.unit])
+        return pc.divide(column.cast(pa.int64()).cast(pa.float64()), per_second)
     if pa.types.is_timestamp(column.type) and column.type.unit != "s":
         with suppress(pa.ArrowInvalid):  # which has fractions of seconds
             return column.cast(pa.timestamp("s", column.type.tz))
