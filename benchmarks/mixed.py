@@ -9,9 +9,10 @@ columns alone.
 
 Measures on the rows left out: mean log-likelihood of the observed cells, nats per row; of cells
 that are hidden (one in five) and of the target column, given all others that are observed: log
-density, share of levels right, error of means of numbers in standard deviations, and the share of
-numbers inside their 90 % intervals. Levels and integers have probabilities, real columns densities
-on the standardised scale, atoms probabilities.
+density, share of levels right, error of means of numbers in standard deviations, the share of
+numbers inside their 90 % intervals, and the same by their places in their distributions. Levels
+and integers have probabilities, real columns densities on the standardised scale, atoms
+probabilities.
 """
 
 import argparse
@@ -65,6 +66,13 @@ PAGE = [
     ),
     ("median_rmse", "The same, median over columns:", None, 3),
     ("covered_by_90", "Hidden numbers inside their 90 % intervals, share:", None, 3),
+    (
+        "calibrated_at_90",
+        "Hidden numbers whose place in their distribution lies between 0.05 and 0.95, share (0.9"
+        " is right; values that have a probability are given a random place in it):",
+        None,
+        3,
+    ),
     (
         "target_log_density",
         "Log density of the target given all other columns (higher is better):",
@@ -125,6 +133,7 @@ def asked(
     return found | {
         "error": np.asarray(distribution.mean(), float) - numbers,
         "covered": (np.asarray(low, float) <= numbers) & (numbers <= np.asarray(high, float)),
+        "calibrated": np.abs(distribution.transform(true, random_state=SEED) - 0.5) <= 0.45,
     }
 
 
@@ -140,7 +149,7 @@ def conditional_measures(
     }
     masked = pa.table(shown)
     cells: list[np.ndarray] = []
-    right, error, covered = [], [], []
+    right, error, covered, calibrated = [], [], [], []
     found: dict[str, Any] = {}
     for j, column in enumerate(description["columns"]):
         name = column["name"]
@@ -168,6 +177,7 @@ def conditional_measures(
             if len(true) >= FEWEST_ASKED and numeric:
                 error.append(rmse)
                 covered.append(answer["covered"])
+                calibrated.append(answer["calibrated"])
             elif len(true) >= FEWEST_ASKED:
                 right.append(answer["right"].mean())
     found |= {
@@ -176,6 +186,7 @@ def conditional_measures(
         "rmse": np.mean(error),
         "median_rmse": np.median(error),
         "covered_by_90": np.concatenate(covered).mean(),
+        "calibrated_at_90": np.concatenate(calibrated).mean(),
     }
     return {name: round(float(value), 4) for name, value in found.items()}
 

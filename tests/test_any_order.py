@@ -13,7 +13,7 @@ from rnade.columns.partition import N_FEATURES, ColumnCells
 from rnade.nn.any_order import GIVEN, ROLE, SEED, AnyOrderModule, _hashed, _kept
 from rnade.nn.table import TableDensity, encoded
 from rnade.training import Bank, Member, make_recipe
-from rnade.training.any_order import AnyOrderRows, with_roles
+from rnade.training.any_order import POWER, AnyOrderRows, with_roles
 
 
 def table(seed: int = 0, n: int = 90) -> tuple[list[ColumnCells], np.ndarray]:
@@ -107,7 +107,14 @@ def test_roles_are_those_of_a_cut():
     x = with_roles(cells, seen, torch.Generator().manual_seed(0))
     role = x[..., ROLE]
     assert (role[~seen] == 0).all()
-    assert set(role.unique().tolist()) <= {GIVEN, 0.0, 1.0, 1.5, 3.0}
+    # A cell that is predicted counts the less, the more often cuts leave so many.
+    left = (role > 0).sum(-1)[seen.all(-1)]
+    asked = role[seen.all(-1)]
+    for j in (1, 2, 3):
+        of_j = asked[left == j]
+        probability = (j / 3) ** (1 / POWER) - ((j - 1) / 3) ** (1 / POWER)
+        expected = torch.tensor([GIVEN] * (3 - j) + [1 / (j * probability)] * j).to(of_j)
+        torch.testing.assert_close(of_j.sort(-1)[0], expected.expand_as(of_j))
     torch.testing.assert_close(x[..., :N_FEATURES], cells)
     assert (x[..., SEED] == x[:, :1, SEED]).all()
 

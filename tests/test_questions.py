@@ -137,11 +137,29 @@ def test_gaussian_conditionals_match_their_closed_form(plain):
 
 
 def test_conditional_draws_follow_their_distribution(plain):
+    """One column exactly; of several, along orders that differ a little, near the truth."""
+    given = {"a": 6.5, "c": 0.5}
+    conditional = plain.conditional("b", given)
+    for drawn in (plain.sample(1500, 0, given=given).b, conditional.sample(1500, 0)[0]):
+        assert stats.kstest(conditional.cdf(drawn), "uniform").pvalue > 1e-3
     drawn = plain.sample(1500, random_state=0, given={"a": 6.5})
     assert (drawn.a == 6.5).all()
-    assert stats.kstest(plain.conditional("b", {"a": 6.5}).cdf(drawn.b), "uniform").pvalue > 1e-3
-    same = plain.conditional("b", {"a": 6.5}).sample(1500, random_state=0)[0]
-    assert stats.ks_2samp(same, drawn.b).pvalue > 1e-3
+    assert stats.kstest(drawn.b, truth_of_b(6.5).cdf).statistic < 0.1
+    assert stats.kstest(drawn.c, "norm").statistic < 0.1
+
+
+@pytest.mark.parametrize("name", ["rooms", "rain", "income", "city"])
+def test_places_of_draws_in_their_distribution_are_uniform(name, mixed):
+    conditional = mixed.conditional(name, frame(1500).drop(columns=name))
+    drawn = conditional.sample(1, random_state=0)[:, 0]
+    places = conditional.transform(drawn, random_state=1)
+    assert stats.kstest(places, "uniform").pvalue > 1e-3
+    assert np.isnan(conditional.transform([None] * 1500)).all()
+
+
+def test_places_are_not_for_ranges(mixed):
+    with pytest.raises(ValueError, match="stand for one"):
+        mixed.conditional("rooms", {"income": (10, 20)}).transform([2])
 
 
 def test_draws_of_mixed_columns_follow_their_conditionals(mixed):

@@ -10,7 +10,7 @@ from torch import Generator
 from rnade.checks import number_between, positive_int
 from rnade.columns import Column
 from rnade.columns.values import numbers_of, own_terms
-from rnade.estimators.settings import make_rng
+from rnade.estimators.settings import make_generator, make_rng
 from rnade.nn.column_density import ColumnDensity, quantile_of
 from rnade.typing import Array
 
@@ -84,6 +84,27 @@ class Conditional:
         x : as of `pdf`
         """
         return self._of_values(x, ColumnDensity.cdf, log=False)
+
+    def transform(self, x: Any, random_state: Any = None) -> Array:
+        """Place of each row's value in its distribution: uniform if the distributions are right.
+
+        The probability integral transform: the probability of a value below x, plus a random part
+        of the probability of x itself where it has one.
+
+        Parameters
+        ----------
+        x : array-like of shape (N,)
+        random_state : int, RandomState instance or None
+
+        Returns
+        -------
+        array of shape (N,)
+            NaN where a value is missing.
+        """
+        if self._weights is not None:
+            raise ValueError("Places are for values of rows; these are draws that stand for one.")
+        values = np.broadcast_to(numbers_of(self._column, x), len(self))
+        return self._density.transform(values, make_generator(random_state))
 
     def _of_values(self, x: Any, function: Any, *, log: bool) -> Array:
         """What a method of `ColumnDensity` gives for values, averaged over what stands for a row.

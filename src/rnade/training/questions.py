@@ -9,19 +9,19 @@ from collections.abc import Sequence
 
 from rnade.columns.partition import ColumnCells
 from rnade.training.recipe import Recipe
-from rnade.training.table import ORDERS, ORDERS_OF_WIDE, WIDE, TablePlan, table_recipe
+from rnade.training.table import EPOCHS, ORDERS, ORDERS_OF_WIDE, WIDE, TablePlan, table_recipe
 from rnade.typing import Array
 
 # Multiplications and additions that training may take: for each value of the table, and in all.
-WORK_OF_A_VALUE, LEAST_WORK = 2e6, 6e9
-MOST_WORK = {"cpu": 2e12, "cuda": 2e13}
+WORK_OF_A_VALUE, LEAST_WORK = 2e7, 1e10
+MOST_WORK = {"cpu": 2.5e12, "cuda": 2e13}
 # Of these there are always some, however wide the table.
-FEWEST_UPDATES, MOST_UPDATES = 150, 4000
-UNITS, MORE_UNITS, MANY_ROWS = 96, 192, 5000
-LAYERS, COMPONENTS = 2, 8
-# Looks at the rows that stop training, and looks without a better score to stop at.
-EPOCHS, PATIENCE = 12, 4
-LEARNING_RATE = 0.008
+FEWEST_UPDATES, MOST_UPDATES = 150, 10_000
+# Units, layers and rows of a minibatch, from so many rows on.
+SIZES = {3000: (256, 3, 256), 1000: (192, 2, 128), 500: (128, 2, 128), 0: (128, 2, 64)}
+COMPONENTS = 8
+# Share of units left out: so many times one over the rows, and at most.
+DROPPED_ROWS, MOST_DROPPED = 120, 0.2
 # Rows for each interval that a column is cut into: smooth columns need hardly any.
 ROWS_OF_A_CELL, MOST_CELLS = 1000, 8
 
@@ -51,18 +51,17 @@ def plan_questions(n_rows: int, columns: Sequence[ColumnCells], device: str) -> 
     columns : sequence of ColumnCells
     device : "cpu" or "cuda"
     """
-    H = MORE_UNITS if n_rows >= MANY_ROWS or device == "cuda" else UNITS
-    batch = 64 if n_rows < 500 else 128 if n_rows < MANY_ROWS else 256
+    H, L, batch = next(size for least, size in SIZES.items() if n_rows >= least)
     inputs = sum(column.n_cells + 2 for column in columns)
     outputs = sum(column.n_cells + 3 * COMPONENTS * column.has_smooth for column in columns)
-    work = 6 * (H * (inputs + outputs) + 2 * LAYERS * H * H) * batch
+    work = 6 * (H * (inputs + outputs) + 2 * L * H * H) * batch
     affordable = min(max(WORK_OF_A_VALUE * n_rows * len(columns), LEAST_WORK), MOST_WORK[device])
     return TablePlan(
         n_networks=1,
         n_hidden=H,
-        n_layers=LAYERS,
+        n_layers=L,
         n_components=COMPONENTS,
-        dropout=0.0,
+        dropout=min(DROPPED_ROWS / n_rows, MOST_DROPPED),
         n_orders=ORDERS if len(columns) <= WIDE else ORDERS_OF_WIDE,
         batch_size=min(batch, n_rows),
         n_updates=math.floor(min(max(affordable / work, FEWEST_UPDATES), MOST_UPDATES)),
@@ -74,8 +73,6 @@ def questions_recipe(plan: TablePlan, n_columns: int, epochs: int | None) -> Rec
     return table_recipe(
         plan,
         n_columns,
-        learning_rate=LEARNING_RATE,
+        learning_rate=0.5 / plan.n_hidden,
         epochs=EPOCHS if epochs is None else min(epochs, EPOCHS),
-        batches_per_epoch=max(1, plan.n_updates // EPOCHS),
-        patience=PATIENCE,
     )
