@@ -307,7 +307,7 @@ DAYS = CITY.assign(city=pd.Timestamp("2020-01-01"))
 GAP = pd.DataFrame(NUMBERS, columns=["a", "b"])
 GAP.loc[4, "b"] = np.nan
 COMPLETE = {
-    "FVBN": FVBN(),
+    r"FVBN\(columns='real'\)": FVBN(columns="real"),
     "NADE": NADE(),
     "FVSBN": FVSBN(),
     r"RNADE\(columns='real'\)": RNADE(columns="real"),

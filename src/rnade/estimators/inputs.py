@@ -20,6 +20,8 @@ LARGEST_VALUE = 1e30
 SMALLEST_SPREAD = 1e-290
 # Rows below which hardly anything can be learned.
 FEW_ROWS = 20
+# Estimators that take tables of any kind.
+TAKE_ALL = "RNADE, FVBN and MixtureOfColumns"
 # What columns hold that are no numbers, by the first letters of the name of their type.
 _HELD = {"Str": "text", "Cat": "categories", "Enum": "categories", "Date": "dates"}
 
@@ -57,7 +59,7 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool, missing: bool = False) 
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
         is_array = isinstance(X, np.ndarray) and X.dtype.kind in "OUS"
-        if is_array and _is_of_numbers(estimator):
+        if is_array and is_of_numbers(estimator):
             X = _object_values(estimator, X)
         validate_data(estimator, X, reset=fitting, dtype="numeric", ensure_all_finite=False)
     X = check_array(
@@ -93,7 +95,7 @@ def some(labels: list[str], limit: int = 8) -> str:
     return ", ".join(labels[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _is_of_numbers(estimator: Any) -> bool:
+def is_of_numbers(estimator: Any) -> bool:
     """Whether an estimator takes nothing but numbers, whatever it is fitted to."""
     columns = getattr(estimator, "columns", "real")
     return isinstance(columns, str) and columns == "real"
@@ -101,8 +103,8 @@ def _is_of_numbers(estimator: Any) -> bool:
 
 def _takes(estimator: Any, held: str) -> str:
     """Say what an estimator takes, what X holds instead, and which one takes that."""
-    name, other = type(estimator).__name__, "RNADE and MixtureOfColumns take tables of any kind."
-    if not _is_of_numbers(estimator):
+    name, other = type(estimator).__name__, f"{TAKE_ALL} take tables of any kind."
+    if not is_of_numbers(estimator):
         return f"{name} was fitted to complete columns of numbers; {held}. Fit it to such rows."
     if hasattr(estimator, "columns"):
         name, other = f"{name}(columns='real')", "columns='auto' takes tables of any kind."

@@ -208,13 +208,16 @@ class AbstractAnyOrderModule(AbstractTrainable):
         """What the network sees of the given cells, shape (M, B, all cells + numbers + D)."""
         M, B, D = given.shape
         layout = self.layout
-        numbers = layout.numbers
+        numbers, n_seen = layout.numbers, layout.n_inputs - D
+        n_cells = n_seen - len(numbers)
         seen, code = given.to(cells), cells[..., CODE]
         known = torch.where(code >= 0, seen, 0.0)
-        x = cells.new_zeros(M, B, layout.n_inputs - len(numbers) - D)
-        x.scatter_(-1, layout.inputs + code.clamp_min(0).long(), known)
+        x = cells.new_zeros(M, B, layout.n_inputs)
+        x[..., :n_cells].scatter_(-1, layout.inputs + code.clamp_min(0).long(), known)
         t = cells[..., numbers, POSITION].clamp(-FARTHEST, FARTHEST)
-        return torch.cat([x, t * seen[..., numbers], seen], -1)
+        x[..., n_cells:n_seen] = t * seen[..., numbers]
+        x[..., n_seen:] = seen
+        return x
 
     def _hidden(self, s: Tensor, seed: Tensor | None) -> Tensor:
         """Hidden units after the residual layers; with a seed some are left out."""
