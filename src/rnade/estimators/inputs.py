@@ -101,7 +101,7 @@ def is_of_numbers(estimator: Any) -> bool:
     return isinstance(columns, str) and columns == "real"
 
 
-def _takes(estimator: Any, held: str) -> str:
+def takes(estimator: Any, held: str) -> str:
     """Say what an estimator takes, what X holds instead, and which one takes that."""
     name, other = type(estimator).__name__, f"{TAKE_ALL} take tables of any kind."
     if not is_of_numbers(estimator):
@@ -109,7 +109,7 @@ def _takes(estimator: Any, held: str) -> str:
     if hasattr(estimator, "columns"):
         name, other = f"{name}(columns='real')", "columns='auto' takes tables of any kind."
     complete = "" if estimator._takes_missing else "complete "
-    return f"{name} takes {complete}columns of numbers; {held}. {other}"
+    return f"{name} takes {complete}columns of {estimator._columns_of}; {held}. {other}"
 
 
 def _object_values(estimator: Any, X: Any) -> Any:
@@ -119,7 +119,7 @@ def _object_values(estimator: Any, X: Any) -> Any:
     try:
         X.astype(np.float64)
     except ValueError:  # of text; TypeErrors are left to scikit-learn
-        raise ValueError(_takes(estimator, "X holds text (strings)")) from None
+        raise ValueError(takes(estimator, "X holds text (strings)")) from None
     except TypeError:
         pass
     return X
@@ -144,7 +144,7 @@ def _frame_values(estimator: Any, frame: nw.DataFrame[Any]) -> Array:
             held = next((word for start, word in _HELD.items() if held.startswith(start)), held)
             wrong.append(f"column {name!r} holds {held}")
     if wrong:
-        raise ValueError(_takes(estimator, some(wrong)))
+        raise ValueError(takes(estimator, some(wrong)))
     return np.column_stack(columns) if columns else np.empty((len(frame), 0))
 
 
@@ -163,7 +163,7 @@ def _check_finite(estimator: Any, X: Array, missing: bool) -> None:
         )
         if np.isinf(X).any():
             raise ValueError(f"{wrong}. Infinite values have no density: drop those rows.")
-        raise ValueError(_takes(estimator, wrong.replace("Input X", "X")))
+        raise ValueError(takes(estimator, wrong.replace("Input X", "X")))
     large = np.abs(X) > LARGEST_VALUE
     if large.any():
         row, column = np.argwhere(large)[0]
