@@ -578,13 +578,20 @@ def test_a_column_that_counts_draws_is_not_doubled(rnade, folder):
     assert done(rnade("impute", "m.rnade", "e.csv"))
 
 
-def test_other_models_answer_no_questions(rnade, folder):
+@pytest.mark.parametrize(
+    ("model", "who"),
+    [
+        (["gaussian"], "Gaussian models"),
+        (["fvbn", "--epochs", "1"], "FVBN models of complete real-valued columns"),
+    ],
+)
+def test_other_models_answer_no_questions(rnade, folder, model, who):
     rng = np.random.default_rng(0)
     write_table({"x": rng.normal(size=40), "y": rng.normal(size=40)}, "e.csv")
-    done(rnade("fit", "e.csv", "-q", "--model", "gaussian"))
+    done(rnade("fit", "e.csv", "-q", "--model", *model))
     expected = (
-        "Gaussian models do not answer questions about some columns given others. Fit one that"
-        " does with --model rnade."
+        f"{who} do not answer questions about some columns given others. Fit one that does with"
+        " --model rnade."
     )
     for command in (["impute", "e.rnade", "e.csv"], ["ask", "e.rnade", "x"]):
         assert error(rnade(*command)) == expected

@@ -283,12 +283,31 @@ def test_kinds_that_cannot_be(rnade, folder, case):
     assert expected in error(rnade("fit", "t.csv", *(w for k in given for w in ("--kind", k))))
 
 
-def test_kinds_are_for_rnade(rnade):
+def test_kinds_are_for_models_that_take_them(rnade):
     assert error(rnade("fit", "t.csv", "--model", "mog", "--kind", "ok=real")) == (
-        "--kind is an option for --model rnade, not mog."
+        "--kind is an option for --model rnade or fvbn, not mog."
     )
     message = error(rnade("fit", "t.csv", "--exclude", "ok", "--kind", "ok=real"))
     assert message == "--kind names column 'ok', which is not one of those to use."
+
+
+def test_a_network_for_each_column_takes_the_same_tables(rnade, folder):
+    few = ["--n-hidden", "8", "--epochs", "2", "--random-state", "0"]
+    out = done(rnade("fit", "t.csv", "--model", "fvbn", "--kind", "grade=ordinal", *few))
+    assert out.startswith("FVBN of 120 rows and 8 columns")
+    about = done(rnade("info", "t.rnade"))
+    assert "  grade: ordered category (3 levels: 1, 2, 3)\n" in about
+    assert "networks: n_networks=8, n_hidden=8, " in about
+    scored = json.loads(done(rnade("score", "t.rnade", "t.csv", "--json", "-q")))
+    expected = load("t.rnade").score_samples(make_table())
+    np.testing.assert_allclose([row["log_density"] for row in scored["rows"]], expected)
+    drawn = done(rnade("sample", "t.rnade", "-n", "3", "--given", "city=Rome")).splitlines()
+    assert [line.split(",")[0] for line in drawn] == ["city", *["Rome"] * 3]
+    assert "median" in json.loads(done(rnade("ask", "t.rnade", "rings | city=Rome", "--json")))
+    done(rnade("report", "t.rnade", "t.csv"))
+    assert (folder / "report.html").exists()
+    message = error(rnade("fit", "t.csv", "--model", "fvbn", "--n-hidden", "2,4", "--force"))
+    assert message.endswith("this one has others. Give one number.")
 
 
 @pytest.mark.parametrize("option", [["--search"], ["--recipe", "paper"]])

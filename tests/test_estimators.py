@@ -99,7 +99,8 @@ def make_X(n=300, seed=0):
         RNADE(n_hidden=4, n_layers=2, n_components=2, epochs=2, ensemble=None),
         NADE(n_hidden=4, epochs=2),
         FVSBN(epochs=2),
-        FVBN(n_hidden=[2, 4], n_components=2, epochs=2),
+        FVBN(n_hidden=[2, 4], n_components=2, epochs=2, columns="real"),
+        FVBN(n_hidden=4, n_components=2, epochs=2, random_state=0),
         # A check fits 24 rows of 30 columns, whose covariance has no inverse without these.
         Gaussian(shrinkage=0.1),
         Gaussian(sigma_floor=0.1, retrain=False),

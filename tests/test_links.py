@@ -11,7 +11,8 @@ from rnade.backends import heads
 from rnade.batch import Batch
 from rnade.columns.links import UNAVAILABLE, Link, find_links
 from rnade.columns.partition import N_FEATURES, ColumnCells
-from rnade.nn.any_order import FIRST_LINK, GIVEN, ROLE, AnyOrderModule
+from rnade.nn.any_order import GIVEN, ROLE, AnyOrderModule
+from rnade.nn.mixed_heads import FIRST_LINK
 from rnade.nn.table import TableDensity, encoded
 from rnade.training.any_order import with_roles
 
@@ -89,13 +90,14 @@ def test_rows_that_were_counted_do_not_foretell_themselves(weighted):
     assert (terms[np.isnan(X[:, 1])] == UNAVAILABLE).all()
 
 
-def test_the_loss_and_its_gradient_are_those_of_the_mixture():
+@pytest.mark.parametrize("sign", [1, -1])  # training gives minus the weights
+def test_the_loss_and_its_gradient_are_those_of_the_mixture(sign):
     columns, X = table(n=60)
     links = found(*table())
     module = make(columns, links, dropout=0.3)
     x = encoded(columns, X, links)
     x = with_roles(x[..., :-1], x[..., -1] > 0, torch.Generator().manual_seed(1))[None]
-    weights = torch.linspace(0.1, 2, 60, dtype=torch.float64)[None]
+    weights = sign * torch.linspace(0.1, 2, 60, dtype=torch.float64)[None]
     value = module.weighted_log_likelihood(Batch(x, weights))
     gradient = torch.autograd.grad(value.sum(), list(module.parameters()))
     h = module._hidden_units(x, x[..., :1, -1])

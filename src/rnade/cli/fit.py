@@ -31,6 +31,8 @@ ESTIMATORS = {
     "mfa": "MixtureOfFactorAnalyzers",
 }
 _BINARY = ("nade", "fvsbn")
+# Those that take tables with columns of any kind.
+_OF_KINDS = ("rnade", "fvbn")
 SETTINGS: Mapping[str, Mapping[str, Setting]] = declared_settings(ESTIMATORS)
 
 
@@ -57,9 +59,9 @@ def fit(
         str,
         typer.Option(
             metavar="CHOICE",
-            help="rnade, or a baseline for real-valued columns: gaussian, mog (mixture of"
-            " Gaussians), mfa (of factor analysers), fvbn (untied networks); nade and fvsbn are"
-            " for binary columns.",
+            help="rnade, or a baseline: fvbn (untied networks); for real-valued columns gaussian,"
+            " mog (mixture of Gaussians), mfa (of factor analysers); nade and fvsbn are for binary"
+            " columns.",
         ),
     ] = "rnade",
     ensemble: Annotated[
@@ -94,7 +96,7 @@ def fit(
             help="What a column holds, if its type does not say; may be given again for others."
             " Kinds: real, integer, category, ordinal, boolean, date, leave-out. --kind real"
             " alone takes every column as real numbers, as published log-likelihoods do: then"
-            " text and dates are left out. (Only with --model rnade.)",
+            " text and dates are left out. (Only with --model rnade or fvbn.)",
         ),
     ] = None,
     weight: options.Weight = None,
@@ -109,7 +111,7 @@ def fit(
     Columns may hold numbers, categories, true and false, and dates, and cells may be missing; what
     each column holds is found by its type, or given by --kind. Constant columns, row numbers, ids
     and free text are left out, and named; --columns chooses the columns instead. Models other than
-    rnade take numeric columns only.
+    rnade and fvbn take numeric columns only.
     """
     from rnade.exceptions import TableWarning
     from rnade.tables import check_destination
@@ -120,10 +122,10 @@ def fit(
     if model != "rnade" and (search or ensemble is not None):
         raise ValueError(f"--search and --ensemble are options for --model rnade, not {model}.")
     kinds = parse_kinds(kind or ())
-    if model != "rnade" and kinds != {}:
-        raise ValueError(f"--kind is an option for --model rnade, not {model}.")
+    if model not in _OF_KINDS and kinds != {}:
+        raise ValueError(f"--kind is an option for --model rnade or fvbn, not {model}.")
     table: Table | Frame
-    if model == "rnade" and kinds is not None:
+    if model in _OF_KINDS and kinds is not None:
         table, schema, more = _read_kinds(
             data, reading, kinds, exclude=exclude or (), weight=weight, quiet=quiet
         )
@@ -135,7 +137,7 @@ def fit(
         table = _read_numbers(
             data, reading, model, chosen, exclude=exclude or (), weight=weight, quiet=quiet
         )
-        if model == "rnade":
+        if model in _OF_KINDS:
             chosen["columns"] = "real"
     estimator = _make(model, chosen, ensemble=ensemble, search=search, quiet=quiet)
     with warnings.catch_warnings():

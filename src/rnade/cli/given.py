@@ -23,12 +23,15 @@ def prepared(estimator: Any) -> Any:
 
     Whatever frame was fitted: the command line takes no other library.
     """
-    if not hasattr(estimator, "conditional"):
+    answers = hasattr(estimator, "conditional") and estimator.answers_questions
+    if not answers and not hasattr(estimator, "questions"):
+        kind = type(estimator).__name__
+        which = " of complete real-valued columns" if kind == "FVBN" else ""
         raise ValueError(
-            f"{type(estimator).__name__} models do not answer questions about some columns given"
-            " others. Fit one that does with --model rnade."
+            f"{kind} models{which} do not answer questions about some columns given others. Fit"
+            " one that does with --model rnade."
         )
-    if not estimator._mixed and estimator.questions_ is None:
+    if not answers:
         raise ValueError(
             "This model has no networks that answer questions about some columns given others. Fit"
             " it again without --no-questions, --no-ensemble and --recipe paper."

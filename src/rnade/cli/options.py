@@ -126,7 +126,7 @@ class Reading(Layout):
         typer.Option(
             help="Missing cells: an error; drop their rows; ignore them, so that a row counts by"
             " its other cells; or, to fit, informative: learn which are missing too. By default"
-            " rnade ignores them, and other models raise an error.",
+            " rnade and fvbn ignore them, and other models raise an error.",
             show_default=False,
         ),
     ] = None
@@ -136,8 +136,9 @@ class Reading(Layout):
         missing = self.missing or Missing.error
         if missing not in (Missing.error, Missing.drop):
             raise ValueError(
-                f"--missing {missing} is for models fitted by --model rnade to a table with"
-                " missing cells or columns of several kinds; for this one, choose error or drop."
+                f"--missing {missing} is for models fitted by --model rnade or fvbn to a table"
+                " with missing cells or columns of several kinds; for this one, choose error or"
+                " drop."
             )
         return {**vars(self), "missing": missing, "na": self.marks}
 

@@ -37,7 +37,7 @@ def report(
     if path is not None:
         check_destination(path, force=force, inputs=[model, data])
     from rnade import load
-    from rnade.columns.names import is_mixed
+    from rnade.columns.names import is_read_by_kind
     from rnade.files import write_whole
     from rnade.report import render, study
 
@@ -45,7 +45,7 @@ def report(
     table = read_for(estimator, data, reading, quiet=quiet)
     found = study(
         estimator,
-        table.to_arrow() if is_mixed(estimator) else table.values,
+        table.to_arrow() if is_read_by_kind(estimator) else table.values,
         source=Path(table.source).name,
         places=table.rows,
         dropped_rows=table.dropped_rows,

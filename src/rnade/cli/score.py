@@ -42,14 +42,14 @@ def score(
     table_format(output)
     check_destination(output, force=force, inputs=[model, data])
     from rnade import load
-    from rnade.columns.names import is_mixed
+    from rnade.columns.names import is_read_by_kind
     from rnade.evaluation import mean_score
 
     estimator: Any = load(model, device=device)
     table = read_for(estimator, data, reading, weight=weight, quiet=quiet)
     X: Any = table.to_arrow()
     names, seen = list(table.names), None
-    if is_mixed(estimator):
+    if is_read_by_kind(estimator):
         names = list(estimator.schema_.names)
         with errors_in_our_words(table):
             _, seen = estimator.schema_.encode(X)
@@ -112,7 +112,7 @@ def read_for(
     Gives a `Frame` for models of tables with columns of any kind, and a `Table` for others; always
     a `Frame` with `to_fill`, which says that other columns are kept, and cells may be missing.
     """
-    from rnade.columns.names import is_mixed
+    from rnade.columns.names import is_read_by_kind
 
     if reading.missing == options.Missing.informative:
         raise ValueError("--missing informative is an option for rnade fit.")
@@ -123,7 +123,7 @@ def read_for(
                 "--columns is for models fitted without column names; this one has names."
             )
         reading = replace(reading, columns=[str(name) for name in names])
-    read = _read_kinds if is_mixed(estimator) or to_fill else _read_numbers
+    read = _read_kinds if is_read_by_kind(estimator) or to_fill else _read_numbers
     table = read(estimator, data, reading, weight)
     if names is not None and not to_fill:
         _say_ignored(table, quiet=quiet)

@@ -23,9 +23,16 @@ def is_mixed(estimator: object) -> bool:
     return bool(getattr(estimator, "_mixed", False))
 
 
+def is_read_by_kind(estimator: object) -> bool:
+    """Whether a model reads tables by its schema: it has levels, or is of a mixed table."""
+    schema = getattr(estimator, "schema_", None)
+    has_levels = schema is not None and any(c.kind == "category" for c in schema.columns)
+    return has_levels or is_mixed(estimator)
+
+
 def as_fitted(estimator: Any, X: Array) -> Any:
     """Give rows the column names, and kinds, that the model was fitted with, if it has any."""
-    if is_mixed(estimator):
+    if is_read_by_kind(estimator):
         return estimator.schema_.decode(np.where(np.isnan(X), 0.0, X), ~np.isnan(X))
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
@@ -49,7 +56,7 @@ def as_values(estimator: Any, X: Any) -> Array:
     array of shape (N, D)
         Of a table with columns of any kind: numbers, codes of levels, NaN for missing cells.
     """
-    if is_mixed(estimator):
+    if is_read_by_kind(estimator):
         values, seen = estimator.schema_.encode(X)
         return np.where(seen, values, np.nan)
     import narwhals.stable.v1 as nw

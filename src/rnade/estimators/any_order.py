@@ -6,22 +6,21 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
 from rnade.batch import Batch
-from rnade.columns.links import Link, find_links
-from rnade.columns.partition import N_FEATURES, ColumnCells
+from rnade.columns.links import Link
+from rnade.columns.partition import ColumnCells
 from rnade.estimators.base import AbstractAutoregressiveEstimator, raise_if_diverged
+from rnade.estimators.networks import AbstractNetworksEstimator
 from rnade.estimators.parameters import estimator
-from rnade.estimators.questions import QuestionsMixin
-from rnade.estimators.tables import AbstractTableEstimator
 from rnade.exceptions import TrainingWarning, warn_caller
 from rnade.nn.any_order import AnyOrderModule
 from rnade.nn.ensemble import log_average
 from rnade.nn.questions import log_densities
-from rnade.nn.table import TableDensity, encoded
+from rnade.nn.table import TableDensity
 from rnade.training import Member, Outcome, diverged_error
 from rnade.training.questions import cut_smoothly, plan_questions, questions_recipe
 from rnade.training.table import (
@@ -29,7 +28,6 @@ from rnade.training.table import (
     TablePlan,
     plan_table,
     table_members,
-    table_recipe,
 )
 from rnade.typing import Array
 
@@ -54,7 +52,7 @@ class QuestionParameters:
 
 
 class AbstractAnyOrderEstimator(
-    QuestionsMixin, QuestionParameters, AbstractTableEstimator, AbstractAutoregressiveEstimator
+    QuestionParameters, AbstractNetworksEstimator, AbstractAutoregressiveEstimator
 ):
     """Estimator of real-valued complete tables as ever, and of others by networks.
 
@@ -70,7 +68,6 @@ class AbstractAnyOrderEstimator(
 
     questions_network_: dict[str, Any] | None = None
     _kept = ("members_", "network_", "questions_network_")
-    network_: dict[str, Any]
     module_: Any
     n_components: int
     n_hidden: int
@@ -82,31 +79,12 @@ class AbstractAnyOrderEstimator(
         super()._read(X)
 
     def _check_table_settings(self) -> None:
-        assert self.schema_ is not None
-        D = sum(column.indicates is None for column in self.schema_.columns)
-        named = isinstance(self.order, str)
-        if (named and self.order not in ("auto", "raster", "random")) or (
-            not named and sorted(np.asarray(self.order).tolist()) != list(range(D))
-        ):
-            raise ValueError(
-                f"order must be 'auto', 'raster', 'random' or a permutation of 0 to {D - 1};"
-                f" got {self.order!r}."
-            )
+        super()._check_table_settings()
         if not (self.ensemble is None or isinstance(self.ensemble, str)):
             raise ValueError(
                 "A list of settings to average is for tables of complete real-valued columns;"
                 " this one has others. Use ensemble='auto', or None for one network."
             )
-        if self.recipe != "modern":
-            raise ValueError(
-                f"recipe={self.recipe!r} is for tables of complete real-valued columns; this one"
-                " has others. Pass columns='real', or leave the recipe at 'modern'."
-            )
-
-    @property
-    def _retrains(self) -> bool:
-        # The networks of a mixed table learn from all training rows together as it is.
-        return self.retrain and not self._mixed
 
     def _train(
         self, training: Batch, held_out: Batch | None, seed: int, target: Any
@@ -158,8 +136,7 @@ class AbstractAnyOrderEstimator(
         seed : int
         """
         X, device = training.x.cpu().numpy(), training.x.device
-        w = None if training.weights is None else training.weights.cpu().numpy()
-        columns = self._cut(X, w)
+        columns, links = self._cut_and_link(training)
         plan = plan_table(
             len(X),
             columns,
@@ -169,41 +146,11 @@ class AbstractAnyOrderEstimator(
             n_layers=None if self.n_layers == type(self).n_layers else self.n_layers,
             n_networks=None if isinstance(self.ensemble, str) else 1,
         )
-        recipe = table_recipe(
-            plan,
-            len(columns),
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            batches_per_epoch=self.batches_per_epoch,
-            patience=self.patience,
-        )
-        cells = encoded(columns, X)[..., :N_FEATURES].numpy()
-        links = find_links(columns, X, cells, w)
+        recipe = self._table_recipe(plan, len(columns))
         members = table_members(
             columns, X, training.weights, plan, recipe, seed, device, links, held_out
         )
         return columns, plan, members
-
-    def _orders(self, n_orders: int, seed: int, n_networks: int) -> Tensor:
-        """Orders of the columns; indicators of missing cells come before what they tell of."""
-        assert self.schema_ is not None
-        told = [d for d, column in enumerate(self.schema_.columns) if column.indicates is None]
-        rest = torch.arange(len(told), len(self.schema_.columns))
-        generator = Generator().manual_seed(seed)
-
-        def shuffled(places: Tensor) -> Tensor:
-            return places[torch.randperm(len(places), generator=generator)]
-
-        if isinstance(self.order, str) and self.order != "raster":
-            n_orders = n_orders if self.order == "auto" else n_networks
-            own = torch.tensor(told, dtype=torch.int64)
-            orders = [torch.cat([shuffled(rest), shuffled(own)]) for _ in range(n_orders)]
-            return torch.stack(orders)
-        given = told if isinstance(self.order, str) else [int(d) for d in self.order]
-        order = torch.cat([rest, torch.tensor(given, dtype=torch.int64)])
-        return order.repeat(n_networks, 1)
 
     def _empty_table(
         self, columns: Sequence[ColumnCells], sizes: Mapping[str, Any], links: Sequence[Link]
@@ -295,59 +242,6 @@ class AbstractAnyOrderEstimator(
         if not gaps.all():
             scores[~gaps] = self._score(values[~gaps])
         return scores
-
-    def sample(
-        self,
-        n_samples: int = 1,
-        random_state: Any = None,
-        *,
-        given: Any = None,
-        low: ArrayLike | None = None,
-        high: ArrayLike | None = None,
-    ) -> Any:
-        """Draw rows from the model, exactly.
-
-        Parameters
-        ----------
-        n_samples : int
-            Rows; with a table as `given`, draws for each of its rows.
-        random_state : int, RandomState instance or None
-        given : dict, data frame or array-like, optional
-            Values of some columns by name, a tuple (low, high) for a range, both ends included:
-            all rows have them. Draws given several ranges are weighted, and kept by their
-            weights; all others are exact. Or a table with missing cells: these are drawn, given
-            the others of their row.
-        low, high : array-like of shape (D,), optional
-            Smallest and largest value of each column, in the data's units; infinite where a
-            column is free. Each conditional is truncated to its range, without rejection. For
-            tables of complete real-valued columns, without `given`.
-
-        Returns
-        -------
-        array of shape (n_samples, D), or a frame of the kind that was fitted
-        """
-        return self._as_given(
-            self.sample_values(n_samples, random_state, given=given, low=low, high=high)
-        )
-
-    def sample_values(
-        self,
-        n_samples: int = 1,
-        random_state: Any = None,
-        *,
-        given: Any = None,
-        low: ArrayLike | None = None,
-        high: ArrayLike | None = None,
-    ) -> Array:
-        """Draw rows as `sample` does, always as an array of shape (n_samples, D) of numbers."""
-        if given is not None:
-            if low is not None or high is not None:
-                raise ValueError(
-                    "low and high do not go with given: give a range there, as in"
-                    " given={'name': (0, 1)}."
-                )
-            return self._sample_given(n_samples, random_state, given)
-        return super().sample_values(n_samples, random_state, low=low, high=high)
 
     def _changed(self, changes: dict[str, Any]) -> Self:
         other = super()._changed(changes)

@@ -1,13 +1,17 @@
 """NADE and FVSBN, for binary data, as scikit-learn estimators."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+import narwhals.stable.v1 as nw
 import numpy as np
 from torch import Generator
 
 from rnade.checks import number_between
-from rnade.columns import Standardiser
+from rnade.columns import Schema, Standardiser
+from rnade.columns.bits import read_bits, with_codes
+from rnade.columns.sources import as_frame
 from rnade.estimators.base import AbstractAutoregressiveEstimator
+from rnade.estimators.inputs import TAKE_ALL, column_labels, takes
 from rnade.estimators.parameters import estimator
 from rnade.nn import AbstractAutoregressive, FVSBNModule, NADEModule
 from rnade.training import Recipe
@@ -15,23 +19,53 @@ from rnade.typing import Array
 
 
 class AbstractBinaryEstimator(AbstractAutoregressiveEstimator):
-    """Binary columns: thresholded if asked, never standardised."""
+    """Columns of two levels: numbers are thresholded if asked, and none is standardised.
 
+    Attributes
+    ----------
+    schema_ : Schema or None
+        Of a frame, what its columns hold; None for an array.
+    """
+
+    schema_: Schema | None = None
     binarize: float | None  # a parameter of every subclass
     _binary = True
+    _columns_of: ClassVar[str] = "two levels"
+
+    def _check_rows(self, X: Any, *, fitting: bool = False, missing: bool = False) -> Array:
+        is_frame = isinstance(as_frame(X), nw.DataFrame)
+        if fitting:
+            self.schema_ = read_bits(X, self._refused) if is_frame else None
+        if is_frame and self.schema_ is not None:
+            X = with_codes(X, self.schema_, self._refused)
+        return super()._check_rows(X, fitting=fitting, missing=missing)
+
+    def _refused(self, held: str) -> ValueError:
+        """An error that says what is no column of two levels, and which models take it."""
+        return ValueError(takes(self, held))
 
     def _encode(self, X: Array) -> Array:
         if self.binarize is not None:
             threshold = number_between(self.binarize, "binarize", -np.inf, np.inf, open_low=False)
-            return np.where(X > threshold, 1.0, 0.0)
+            bits = np.where(X > threshold, 1.0, 0.0)
+            return bits if self.schema_ is None else np.where(self._has_levels(), X, bits)
         wrong = np.argwhere((X != 0) & (X != 1))
         if len(wrong):
             row, column = wrong[0]
             raise ValueError(
                 f"Expected only values 0 and 1 with binarize=None; got {X[row, column]:g} in row"
-                f" {row}, column {column} ({len(wrong)} such values). Give binarize a threshold."
+                f" {row}, {column_labels(self)[column]} ({len(wrong)} such values). Give binarize"
+                f" a threshold; {TAKE_ALL} take tables of any kind."
             )
         return X
+
+    def _has_levels(self) -> Any:
+        """Which columns have levels of their own, and no numbers to threshold."""
+        assert self.schema_ is not None
+        return np.array([column.kind == "category" for column in self.schema_.columns])
+
+    def _as_given(self, values: Array) -> Any:
+        return values if self.schema_ is None else self.schema_.decode(values)
 
     def _prepare(self, X: Array, weights: Array | None) -> tuple[Standardiser, None]:
         return Standardiser.identity(X.shape[1]), None
@@ -40,6 +74,9 @@ class AbstractBinaryEstimator(AbstractAutoregressiveEstimator):
 @estimator
 class NADE(AbstractBinaryEstimator):
     """Neural autoregressive distribution estimator for binary data.
+
+    Columns have two levels: 0 and 1, or of a frame also booleans, categories and text. Draws are
+    given back in them, with the types of the frame's columns.
 
     Parameters
     ----------
@@ -50,7 +87,8 @@ class NADE(AbstractBinaryEstimator):
     tied_weights : bool
         Use the input weights as output weights too, as NADE was first proposed.
     binarize : float or None
-        Values above this are 1, others 0; None expects 0 and 1 only.
+        Numbers above this are 1, others 0; None expects 0 and 1 only. Booleans, categories and
+        text, of two levels, are taken as they are.
     order : {"raster", "random"} or permutation of the columns
         Which column comes first, second and so on.
     {AutoregressiveParameters}
@@ -93,10 +131,13 @@ class NADE(AbstractBinaryEstimator):
 class FVSBN(AbstractBinaryEstimator):
     """Fully visible sigmoid belief network: logistic regression of each column on those before.
 
+    Takes the same columns of two levels as `NADE`.
+
     Parameters
     ----------
     binarize : float or None
-        Values above this are 1, others 0; None expects 0 and 1 only.
+        Numbers above this are 1, others 0; None expects 0 and 1 only. Booleans, categories and
+        text, of two levels, are taken as they are.
     order : {"raster", "random"} or permutation of the columns
         Which column comes first, second and so on.
     {AutoregressiveParameters}

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,13 +11,18 @@ from torch import Generator
 
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
-from rnade.estimators.base import AbstractTrainedEstimator, raise_if_diverged
+from rnade.columns.links import Link
+from rnade.columns.partition import ColumnCells
+from rnade.estimators.base import raise_if_diverged
+from rnade.estimators.networks import AbstractNetworksEstimator
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.rnade import SETTINGS
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
 from rnade.families import make_family
 from rnade.nn import FVBNModule
+from rnade.nn.columns_apart import ColumnNetworks
 from rnade.nn.orders import make_order
+from rnade.nn.table import TableDensity
 from rnade.training import (
     PAPER_GRID,
     HistoryRow,
@@ -27,6 +32,7 @@ from rnade.training import (
     ShuffledRows,
     Trained,
 )
+from rnade.training.columns_apart import columns_member, plan_columns
 
 # In which the settings of a search may differ.
 _SIZES = ("n_hidden", "n_components")
@@ -34,12 +40,20 @@ _SEARCHED = (*_SIZES, "learning_rate", "weight_decay", "momentum")
 
 
 @estimator
-class FVBN(RoundingParameters, AbstractTrainedEstimator):
+class FVBN(RoundingParameters, AbstractNetworksEstimator):
     """Fully visible Bayesian network: a separate mixture density network for each column.
 
     The same conditionals as RNADE's, but without shared weights: cost and parameters grow with
     the square of the number of columns. All networks of all settings train as one bank, and for
     each column the setting and the epoch that score best on the held-out rows are kept.
+
+    Tables with other than complete real-valued columns (categories, integers, dates, single values
+    that many rows share, missing cells) have a network for each column that predicts it from any
+    of the others, and densities are averaged over orders of the columns, as of `RNADE`. Such a
+    model answers questions too (`conditional`, `log_density`, `impute`, `sample` with `given`).
+    There `n_hidden`, at its default, is chosen by the table; `n_hidden` and `n_components` are one
+    number each; `search`, `recipe` and `retrain` must be left at their defaults; and `family`,
+    `activation`, `sigma_floor`, `dequantize`, `momentum` and `dtype` have no effect.
 
     Parameters
     ----------
@@ -51,19 +65,21 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
         Hidden units of each network; of a list, the best for each column is taken.
     activation : {"relu", "sigmoid"}
         Hidden units' non-linearity.
-    order : {"raster", "random"} or permutation of the columns
-        Which column comes first, second and so on.
+    order : {"auto", "raster", "random"} or permutation of the columns
+        Which column comes first, second and so on. "auto" takes complete real-valued columns as
+        they are ("raster"), and averages over random orders of other tables.
     search : "auto", "paper", None or list of dict
         Settings of which the best for each column is taken. "auto" tries weak and strong weight
         decay (with recipe "paper", or where learning_rate or weight_decay is given, it tries
         nothing), "paper" the paper's grid of 96 components, rates and decays. Or a list of
         settings, each a dict of n_hidden, n_components, learning_rate, weight_decay or momentum.
+    {TableParameters}
     {RoundingParameters}
     {TrainingParameters}
 
     Attributes
     ----------
-    module_ : rnade.nn.FVBNModule
+    module_ : rnade.nn.FVBNModule, or rnade.nn.table.TableDensity of other tables
         The fitted torch module, in float64, on standardised columns.
     chosen_ : list of dict
         For each column, the settings and the epoch that were kept, and their score on the
@@ -74,6 +90,7 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
         The same of the second training, with `retrain`.
     best_epoch_ : int
         The latest epoch of which a network's weights were kept.
+    schema_, network_
     standardiser_, resolution_, calibration_, validation_scores_, n_rows_, fit_seconds_
         As of `RNADE`.
 
@@ -91,13 +108,17 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
     ((3,), 2)
     """
 
-    _kept = ("chosen_", "n_hidden_", "n_components_")
+    _kept = ("chosen_", "n_hidden_", "n_components_", "network_")
+    _without_networks: ClassVar[str] = (
+        "An FVBN of complete real-valued columns answers no questions about some columns given"
+        " others: each of its networks sees just the columns before its own. Use RNADE."
+    )
 
     family: str = "gaussian"
     n_components: Any = 10
     n_hidden: Any = 50
     activation: str = "relu"
-    order: Any = "raster"
+    order: Any = "auto"
     search: Any = "auto"
 
     def _check_settings(self) -> None:
@@ -105,6 +126,20 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
             self._recipe_of(setting)
             for name in _SIZES:
                 positive_int(setting[name], name)
+
+    def _check_table_settings(self) -> None:
+        super()._check_table_settings()
+        only = "is for tables of complete real-valued columns; this one has others."
+        for name in _SIZES:
+            size = getattr(self, name)
+            if not isinstance(size, int | np.integer):
+                raise ValueError(f"{name}={size!r}, a choice of sizes, {only} Give one number.")
+        if not (self.search is None or (isinstance(self.search, str) and self.search == "auto")):
+            raise ValueError(
+                f"search={self.search!r} {only} Leave search at 'auto', or pass columns='real'."
+            )
+        if self.retrain:
+            raise ValueError(f"retrain=True {only} Leave it out, or pass columns='real'.")
 
     def _recipe_of(self, setting: Mapping[str, Any]) -> Recipe:
         own = {name: v for name, v in setting.items() if name not in _SIZES}
@@ -149,13 +184,18 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
 
     def _train(
         self, training: Batch, held_out: Batch | None, seed: int, target: Any
-    ) -> tuple[FVBNModule, Outcome]:
+    ) -> tuple[Any, Outcome]:
         """Train all networks of all settings; keep the best of each column.
 
         The second training is of those that the first one kept, each with its own target.
         """
+        if self._mixed:
+            assert held_out is not None
+            return self._train_table(training, held_out, seed)
         x, first = training.x, held_out is not None
-        order = make_order(self.order, 1, x.shape[1], Generator().manual_seed(seed))[0]
+        automatic = isinstance(self.order, str) and self.order == "auto"
+        named = "raster" if automatic else self.order
+        order = make_order(named, 1, x.shape[1], Generator().manual_seed(seed))[0]
         width = noise_width(self.dequantize, self.resolution_, self.standardiser_)
         noise = None if width is None else torch.as_tensor(width).to(x)
         source = ShuffledRows(x, seed, weights=training.weights, noise_width=noise)
@@ -181,13 +221,51 @@ class FVBN(RoundingParameters, AbstractTrainedEstimator):
         module = FVBNModule.of([trained.module for trained in kept], order)  # type: ignore[misc]
         self.n_hidden_ = module.networks.c.shape[-1]
         self.n_components_ = module.family.n_components
-        return module, Outcome(
-            _summed([trained.history for trained in kept]),
-            max(trained.best_epoch for trained in kept),
-            sum(trained.best_score for trained in kept),
-            [trained.train_at_best for trained in kept],
-            bank.interrupted,
+        return module, _outcome(kept, bank.interrupted)
+
+    # ---------------------------------------------------------------- tables of other columns
+
+    def _train_table(
+        self, training: Batch, held_out: Batch, seed: int
+    ) -> tuple[TableDensity, Outcome]:
+        """Train a network for each column of a table that has other than complete real ones."""
+        columns, links = self._cut_and_link(training)
+        X, device = training.x.cpu().numpy(), training.x.device
+        plan = plan_columns(
+            len(X),
+            columns,
+            device.type,
+            n_components=self.n_components,
+            n_hidden=None if self.n_hidden == type(self).n_hidden else self.n_hidden,
         )
+        recipe = self._table_recipe(plan, 1)
+        w = training.weights
+        member = columns_member(columns, X, w, plan, recipe, seed, device, links, held_out)
+        bank = self._trained_bank([member])
+        kept = bank.results([(0, d) for d in member.models])
+        raise_if_diverged([t for t in kept if t.best_score == -np.inf])
+        self.network_ = plan.settings()
+        self.n_hidden_, self.n_components_ = plan.n_hidden, plan.n_components
+        self.chosen_ = [_described(self.network_, recipe, trained) for trained in kept]
+        orders = self._orders(plan.n_orders, seed, 1)
+        self.network_["n_orders"] = len(orders)
+        networks: Any = ColumnNetworks.stack([trained.module for trained in kept])
+        module = TableDensity(columns, networks, orders, self._indicators())
+        return module.to(device), _outcome(kept, bank.interrupted)
+
+    def _empty_table(
+        self, columns: Sequence[ColumnCells], sizes: Mapping[str, Any], links: Sequence[Link]
+    ) -> TableDensity:
+        networks = ColumnNetworks(
+            columns,
+            sizes["n_hidden"],
+            n_layers=sizes["n_layers"],
+            n_components=sizes["n_components"],
+            dropout=sizes["dropout"],
+            links=links,
+        )
+        orders = torch.zeros(sizes["n_orders"], len(columns), dtype=torch.int64)
+        return TableDensity(columns, networks, orders, self._indicators())
 
 
 class _Starts:
@@ -237,6 +315,17 @@ def _described(setting: Mapping[str, Any], recipe: Recipe, trained: Trained) -> 
     sizes = {name: int(setting[name]) for name in _SIZES}
     own = {name: float(getattr(recipe, name)) for name in _SEARCHED if name not in _SIZES}
     return {**sizes, **own, "epoch": trained.best_epoch, "validation": trained.best_score}
+
+
+def _outcome(kept: Sequence[Trained], interrupted: bool) -> Outcome:
+    """What training gave of the networks that were kept, one for each column."""
+    return Outcome(
+        _summed([trained.history for trained in kept]),
+        max(trained.best_epoch for trained in kept),
+        sum(trained.best_score for trained in kept),
+        [trained.train_at_best for trained in kept],
+        interrupted,
+    )
 
 
 def _summed(histories: Sequence[list[HistoryRow]]) -> list[HistoryRow]:

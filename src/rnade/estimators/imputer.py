@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.parameters import estimator
-from rnade.estimators.questions import IMPUTATIONS, NO_NETWORKS
+from rnade.estimators.questions import IMPUTATIONS
 from rnade.estimators.rnade import RNADE
 
 
@@ -78,7 +78,7 @@ class RNADEImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             model.set_params(random_state=self.random_state)
         self.model_ = model.fit(X)
         if not self.model_.answers_questions:
-            raise ValueError(NO_NETWORKS)
+            raise ValueError(self.model_._without_networks)
         self._check(X, reset=True)
         return self
 

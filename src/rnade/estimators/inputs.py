@@ -20,6 +20,8 @@ LARGEST_VALUE = 1e30
 SMALLEST_SPREAD = 1e-290
 # Rows below which hardly anything can be learned.
 FEW_ROWS = 20
+# Estimators that take tables of any kind.
+TAKE_ALL = "RNADE, FVBN and MixtureOfColumns"
 # What columns hold that are no numbers, by the first letters of the name of their type.
 _HELD = {"Str": "text", "Cat": "categories", "Enum": "categories", "Date": "dates"}
 
@@ -57,7 +59,7 @@ def check_rows(estimator: Any, X: Any, *, fitting: bool, missing: bool = False) 
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
         is_array = isinstance(X, np.ndarray) and X.dtype.kind in "OUS"
-        if is_array and _is_of_numbers(estimator):
+        if is_array and is_of_numbers(estimator):
             X = _object_values(estimator, X)
         validate_data(estimator, X, reset=fitting, dtype="numeric", ensure_all_finite=False)
     X = check_array(
@@ -93,21 +95,21 @@ def some(labels: list[str], limit: int = 8) -> str:
     return ", ".join(labels[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _is_of_numbers(estimator: Any) -> bool:
+def is_of_numbers(estimator: Any) -> bool:
     """Whether an estimator takes nothing but numbers, whatever it is fitted to."""
     columns = getattr(estimator, "columns", "real")
     return isinstance(columns, str) and columns == "real"
 
 
-def _takes(estimator: Any, held: str) -> str:
+def takes(estimator: Any, held: str) -> str:
     """Say what an estimator takes, what X holds instead, and which one takes that."""
-    name, other = type(estimator).__name__, "RNADE and MixtureOfColumns take tables of any kind."
-    if not _is_of_numbers(estimator):
+    name, other = type(estimator).__name__, f"{TAKE_ALL} take tables of any kind."
+    if not is_of_numbers(estimator):
         return f"{name} was fitted to complete columns of numbers; {held}. Fit it to such rows."
     if hasattr(estimator, "columns"):
         name, other = f"{name}(columns='real')", "columns='auto' takes tables of any kind."
     complete = "" if estimator._takes_missing else "complete "
-    return f"{name} takes {complete}columns of numbers; {held}. {other}"
+    return f"{name} takes {complete}columns of {estimator._columns_of}; {held}. {other}"
 
 
 def _object_values(estimator: Any, X: Any) -> Any:
@@ -117,7 +119,7 @@ def _object_values(estimator: Any, X: Any) -> Any:
     try:
         X.astype(np.float64)
     except ValueError:  # of text; TypeErrors are left to scikit-learn
-        raise ValueError(_takes(estimator, "X holds text (strings)")) from None
+        raise ValueError(takes(estimator, "X holds text (strings)")) from None
     except TypeError:
         pass
     return X
@@ -142,7 +144,7 @@ def _frame_values(estimator: Any, frame: nw.DataFrame[Any]) -> Array:
             held = next((word for start, word in _HELD.items() if held.startswith(start)), held)
             wrong.append(f"column {name!r} holds {held}")
     if wrong:
-        raise ValueError(_takes(estimator, some(wrong)))
+        raise ValueError(takes(estimator, some(wrong)))
     return np.column_stack(columns) if columns else np.empty((len(frame), 0))
 
 
@@ -161,7 +163,7 @@ def _check_finite(estimator: Any, X: Array, missing: bool) -> None:
         )
         if np.isinf(X).any():
             raise ValueError(f"{wrong}. Infinite values have no density: drop those rows.")
-        raise ValueError(_takes(estimator, wrong.replace("Input X", "X")))
+        raise ValueError(takes(estimator, wrong.replace("Input X", "X")))
     large = np.abs(X) > LARGEST_VALUE
     if large.any():
         row, column = np.argwhere(large)[0]

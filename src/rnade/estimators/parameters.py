@@ -47,8 +47,8 @@ class FitParameters:
     retrain : bool
         Afterwards train again on all rows, until the training log-likelihood of the best epoch is
         reached (the paper's rule). P-values keep the held-out scores of the first training. Where
-        it breaks, the first model is kept, with a warning. Not of RNADE's tables with other than
-        complete real-valued columns, whose networks learn from all rows together.
+        it breaks, the first model is kept, with a warning. Not of RNADE's and FVBN's tables with
+        other than complete real-valued columns.
     device : {"auto", "cpu", "cuda"}
         Where to compute.
     random_state : int, RandomState instance or None

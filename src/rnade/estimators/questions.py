@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -47,6 +47,9 @@ class QuestionsMixin:
     module_: Any
     _mixed: Any  # whether `module_` is a `TableDensity` itself
 
+    # Why a fitted model does not answer, and what to do.
+    _without_networks: ClassVar[str] = NO_NETWORKS
+
     # ---------------------------------------------------------------- what answers
 
     @property
@@ -55,7 +58,7 @@ class QuestionsMixin:
         check_is_fitted(self)
         networks: TableDensity | None = self.module_ if self._mixed else self.questions_
         if networks is None:
-            raise ValueError(NO_NETWORKS)
+            raise ValueError(self._without_networks)
         return networks
 
     @property
@@ -280,7 +283,7 @@ class QuestionsMixin:
         from rnade.estimators.predictor import make_predictor
 
         if not self.answers_questions:
-            raise ValueError(NO_NETWORKS)
+            raise ValueError(self._without_networks)
         d = find_column(self._asked_schema, column)
         return make_predictor(self, self._asked_schema.columns[d])
 

@@ -54,8 +54,9 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
     n_features_in_: int
     fit_seconds_: float
 
-    # Whether cells of real-valued columns may be missing.
+    # Whether cells of real-valued columns may be missing; what columns hold, for messages.
     _takes_missing: ClassVar[bool] = False
+    _columns_of: ClassVar[str] = "numbers"
 
     # Names of further fitted attributes that a model file keeps, as JSON holds them.
     _kept: ClassVar[tuple[str, ...]] = ()

@@ -21,7 +21,7 @@ from rnade.columns.partition import ColumnCells
 from rnade.columns.sources import as_frame
 from rnade.estimators.conditionals import check_asked
 from rnade.estimators.density import AbstractDensityEstimator
-from rnade.estimators.inputs import check_rows, some
+from rnade.estimators.inputs import check_rows, is_of_numbers, some
 from rnade.estimators.parameters import estimator
 from rnade.estimators.settings import make_generator
 from rnade.exceptions import SpikeWarning, TableWarning, warn_caller
@@ -360,8 +360,9 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
+        of_numbers = is_of_numbers(self)
+        tags.input_tags.allow_nan = self._takes_missing or not of_numbers
+        tags.input_tags.categorical = not of_numbers
         return tags
 
 

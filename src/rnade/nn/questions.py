@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from rnade.columns.partition import ColumnCells, Measure
-from rnade.nn.any_order import FIRST_LINK
 from rnade.nn.column_density import ColumnDensity
 from rnade.nn.ensemble import log_average
+from rnade.nn.mixed_heads import FIRST_LINK
 from rnade.nn.table import TableDensity
 from rnade.typing import Array
 
@@ -92,8 +92,8 @@ def draw(table: TableDensity, X: Array, generator: Generator, *, complete: bool)
     chosen = torch.randint(table.n_orders, (len(X),), generator=generator)
     orders = table.orders.cpu()[chosen].numpy()
     # Rows of one network go along their orders side by side, so that its layers see many at once.
-    network = chosen % table.networks.n_models
-    for m in range(table.networks.n_models):
+    network = chosen % table.networks.n_walkers
+    for m in range(table.networks.n_walkers):
         rows = (network == m).nonzero()[:, 0]
         for at in torch.split(rows, table._rows_at_a_time()):
             if len(at):

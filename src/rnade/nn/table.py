@@ -11,9 +11,10 @@ from torch import Generator, Tensor, nn
 from rnade.chunks import rows_at_a_time
 from rnade.columns.links import UNAVAILABLE, Link
 from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells
-from rnade.nn.any_order import FIRST_LINK, VALUE, AnyOrderModule, links_by_column
+from rnade.nn.any_order import AbstractAnyOrderModule, links_by_column
 from rnade.nn.column_density import ColumnDensity, Linked
 from rnade.nn.ensemble import log_average
+from rnade.nn.mixed_heads import FIRST_LINK, VALUE
 from rnade.typing import Array
 
 
@@ -171,8 +172,8 @@ class TableDensity(AbstractTableDensity):
     Parameters
     ----------
     columns : sequence of ColumnCells
-    networks : AnyOrderModule
-        A bank of M networks.
+    networks : AnyOrderModule or ColumnNetworks
+        A bank of M networks that predict all columns, or one network for each column (M = 1).
     orders : Tensor of shape (R, D)
         Order r is gone along by network r modulo M.
     indicators : mapping of int to int, optional
@@ -185,7 +186,7 @@ class TableDensity(AbstractTableDensity):
     def __init__(
         self,
         columns: Sequence[ColumnCells],
-        networks: AnyOrderModule,
+        networks: AbstractAnyOrderModule,
         orders: Tensor,
         indicators: Mapping[int, int] | None = None,
     ) -> None:
@@ -238,15 +239,9 @@ class TableDensity(AbstractTableDensity):
             parts.append(torch.stack(along))
         return torch.cat(parts, 1)
 
-    def network(self, r: int) -> AnyOrderModule:
-        """The network that goes along order r, sharing its tensors with the bank."""
-        m = r % self.networks.n_models
-        if self.networks.n_models == 1:
-            return self.networks
-        one = self.networks._like(1)
-        for name, t in self.networks._tensors():
-            one._put(name, t.detach()[m : m + 1])
-        return one
+    def network(self, r: int) -> AbstractAnyOrderModule:
+        """What goes along order r, sharing its tensors with the bank."""
+        return self.networks.walker(r % self.networks.n_walkers)
 
     def _all(self) -> Iterator[tuple[int, list[int]]]:
         yield from enumerate(self.orders.tolist())

@@ -108,7 +108,7 @@ class Asked:
         elif is_binary(estimator):
             steps = np.ones(X.shape[1])
             if estimator.binarize is not None:
-                values = np.where(X > estimator.binarize, 1.0, 0.0)
+                values = estimator._encode(X)
         else:
             resolution = getattr(estimator, "resolution_", None)
             steps = (Resolution.measure(X) if resolution is None else resolution).steps

@@ -1,5 +1,7 @@
 """Minibatches for networks that predict columns from any of the others."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Generator, Tensor
 
@@ -7,14 +9,12 @@ from rnade.batch import Batch
 from rnade.nn.any_order import GIVEN
 from rnade.training.sources import ShuffledRows
 
+# Gives cells, and which of them are observed, their roles.
+Roles = Callable[[Tensor, Tensor, Generator], Tensor]
+
 
 class AnyOrderRows(ShuffledRows):
-    r"""Minibatches of a table's cells, each row cut somewhere in an order of its own.
-
-    What comes before the cut is given, what comes after it is to be predicted, each column alone.
-    Where j columns are left, which has probability q_j, a term counts 1 / (j q_j) times, so that
-    the sum of a row's weighted terms is, on average over orders and cuts, its log density along
-    an order.
+    r"""Minibatches of a table's cells, each row with roles drawn afresh.
 
     Parameters
     ----------
@@ -26,6 +26,8 @@ class AnyOrderRows(ShuffledRows):
         Orders rows and columns.
     weights : Tensor of shape (N,), optional
         Row weights.
+    roles : callable
+        `with_roles` or `with_places`.
     """
 
     def __init__(
@@ -35,18 +37,20 @@ class AnyOrderRows(ShuffledRows):
         generator: Generator,
         *,
         weights: Tensor | None = None,
+        roles: Roles | None = None,
     ) -> None:
+        self._roles = roles or with_roles
         # Cells with what is observed as a further feature, on the way to their roles.
         super().__init__(torch.cat([cells, seen.to(cells)[..., None]], -1), generator)
         relative = None if weights is None else weights / weights.mean()
         self._drawn_from = Batch(self.x, relative)
-        known = with_roles(cells[:N_KNOWN], seen[:N_KNOWN], generator.clone_state())
+        known = self._roles(cells[:N_KNOWN], seen[:N_KNOWN], generator.clone_state())
         self._known = Batch(known, None if weights is None else weights[:N_KNOWN])
 
     def _take(self, index: Tensor, n: int, size: int) -> Batch:
         batch = super()._take(index, n, size)
         cells, seen = batch.x[..., :-1], batch.x[..., -1] > 0
-        return batch._replace(x=with_roles(cells, seen, self.generator))
+        return batch._replace(x=self._roles(cells, seen, self.generator))
 
 
 # Rows on which training is scored.
@@ -60,7 +64,12 @@ POWER = 1.5
 def with_roles(
     cells: Tensor, seen: Tensor, generator: Generator, *, power: float = POWER
 ) -> Tensor:
-    """Cells with a random cut of each row, of shape (..., D, F + 2).
+    """Cells with a random cut of each row in an order of its own, of shape (..., D, F + 2).
+
+    What comes before the cut is given, what comes after it is to be predicted, each column alone.
+    Where j columns are left, which has probability q_j, a term counts 1 / (j q_j) times, so that
+    the sum of a row's weighted terms is, on average over orders and cuts, its log density along
+    an order.
 
     Parameters
     ----------
@@ -71,16 +80,33 @@ def with_roles(
         See `POWER`.
     """
     D = cells.shape[-2]
-
-    def uniform(*shape: int) -> Tensor:
-        drawn = torch.rand(
-            shape, dtype=torch.float32, device=generator.device, generator=generator
-        )
-        return drawn.to(cells.device)
-
-    left = (uniform(*cells.shape[:-2], 1) ** power * D).ceil().clamp(1, D)
+    drawn = _uniform(cells, generator, *cells.shape[:-2], 1)
+    left = (drawn**power * D).ceil().clamp(1, D)
     share = (left / D) ** (1 / power) - ((left - 1) / D) ** (1 / power)
-    rank = uniform(*cells.shape[:-1]).argsort(-1).argsort(-1)
-    role = torch.where(rank >= left, GIVEN, 1 / (left * share)) * seen
-    seed = uniform(*cells.shape[:-2], 1).expand_as(role)
+    given = _places(cells, generator) >= left
+    role = torch.where(given, GIVEN, 1 / (left * share)) * seen
+    return _told(cells, role, generator)
+
+
+def with_places(cells: Tensor, seen: Tensor, generator: Generator) -> Tensor:
+    """Cells with their places in a random order of each row, 1 to D, of shape (..., D, F + 2).
+
+    For networks of one column each: that of a column is given what comes before it. Parameters
+    are those of `with_roles`.
+    """
+    return _told(cells, (_places(cells, generator) + 1) * seen, generator)
+
+
+def _places(cells: Tensor, generator: Generator) -> Tensor:
+    return _uniform(cells, generator, *cells.shape[:-1]).argsort(-1).argsort(-1)
+
+
+def _told(cells: Tensor, role: Tensor, generator: Generator) -> Tensor:
+    """Cells with their roles, and with a number of each row."""
+    seed = _uniform(cells, generator, *cells.shape[:-2], 1).expand_as(role)
     return torch.cat([cells, torch.stack([role.to(cells), seed.to(cells)], -1)], -1)
+
+
+def _uniform(like: Tensor, generator: Generator, *shape: int) -> Tensor:
+    drawn = torch.rand(shape, dtype=torch.float32, device=generator.device, generator=generator)
+    return drawn.to(like.device)

@@ -14,7 +14,7 @@ from rnade.columns.links import Link
 from rnade.columns.partition import ColumnCells
 from rnade.nn.any_order import AnyOrderModule
 from rnade.nn.table import encoded
-from rnade.training.any_order import AnyOrderRows, with_roles
+from rnade.training.any_order import AnyOrderRows, Roles, with_roles
 from rnade.training.member import Member
 from rnade.training.recipe import MODERN, Recipe
 
@@ -164,29 +164,24 @@ def table_members(
         Values, x of shape (n, D), that stop the training of all networks in place of parts of X:
         of small tables.
     """
-    counted = np.ones(len(X)) if weights is None else (weights / weights.mean()).cpu().numpy()
-    x = encoded(columns, X, links, counted).to(device, torch.float32)
-    cells, seen = x[..., :-1], x[..., -1] > 0
-    N, members = len(x), []
+    cells, seen = told(columns, X, weights, links, device)
+    N, members = len(X), []
     for m in range(plan.n_networks):
         generator = Generator(device).manual_seed(seed + m)
         left = torch.zeros(N, dtype=torch.bool, device=device)
         if held_out is None:
             part = m % MOST_NETWORKS
             left[part * N // MOST_NETWORKS : (part + 1) * N // MOST_NETWORKS] = True
-            judged, w = (cells[left], seen[left]), None if weights is None else weights[left]
+            w = None if weights is None else weights[left]
+            judged = judging(cells[left], seen[left], w, seed)
         else:
-            y = encoded(columns, held_out.x.cpu().numpy(), links).to(device, torch.float32)
-            judged, w = (y[..., :-1], y[..., -1] > 0), held_out.weights
+            judged = judging_held_out(columns, held_out, links, device, seed)
         source = AnyOrderRows(
             cells[~left],
             seen[~left],
             generator,
             weights=None if weights is None else weights[~left],
         )
-        cuts = max(1, min(MOST_CUTS, SCORED_ROWS // max(1, len(judged[0]))))
-        first, second = (t[:SCORED_ROWS].repeat(cuts, *[1] * (t.ndim - 1)) for t in judged)
-        roles = with_roles(first, second, Generator(device).manual_seed(seed))
         module = AnyOrderModule(
             columns,
             plan.n_hidden,
@@ -196,6 +191,41 @@ def table_members(
             links=links,
             generator=Generator().manual_seed(seed + m),
         ).to(device)
-        w = None if w is None else w[:SCORED_ROWS].repeat(cuts)
-        members.append(Member(module, recipe, source, Batch(roles, w)))
+        members.append(Member(module, recipe, source, judged))
     return members
+
+
+def told(
+    columns: Sequence[ColumnCells],
+    X: Any,
+    weights: Tensor | None,
+    links: Sequence[Link],
+    device: torch.device,
+) -> tuple[Tensor, Tensor]:
+    """Cells of training rows, (N, D, 5 + R), which links have counted, and which are observed."""
+    counted = np.ones(len(X)) if weights is None else (weights / weights.mean()).cpu().numpy()
+    x = encoded(columns, X, links, counted).to(device, torch.float32)
+    return x[..., :-1], x[..., -1] > 0
+
+
+def judging(
+    cells: Tensor, seen: Tensor, weights: Tensor | None, seed: int, roles: Roles = with_roles
+) -> Batch:
+    """Rows that stop training, each with several draws of roles if they are few."""
+    cuts = max(1, min(MOST_CUTS, SCORED_ROWS // max(1, len(cells))))
+    first, second = (t[:SCORED_ROWS].repeat(cuts, *[1] * (t.ndim - 1)) for t in (cells, seen))
+    w = None if weights is None else weights[:SCORED_ROWS].repeat(cuts)
+    return Batch(roles(first, second, Generator(cells.device).manual_seed(seed)), w)
+
+
+def judging_held_out(
+    columns: Sequence[ColumnCells],
+    held_out: Batch,
+    links: Sequence[Link],
+    device: torch.device,
+    seed: int,
+    roles: Roles = with_roles,
+) -> Batch:
+    """Held-out rows, values of shape (n, D), as `judging` gives those that stop training."""
+    x = encoded(columns, held_out.x.cpu().numpy(), links).to(device, torch.float32)
+    return judging(x[..., :-1], x[..., -1] > 0, held_out.weights, seed, roles)
