@@ -55,9 +55,8 @@ def score(
             _, seen = estimator.schema_.encode(X)
     elif not hasattr(estimator, "feature_names_in_"):
         X = table.values
-    # Not the sum of the terms: p-values compare with scores to the last bit.
-    scores = estimator.score_samples(X)
-    p_values = estimator.calibration_.pvalue(scores)
+    judged = estimator.judge(X)
+    scores = judged.scores
     if seen is not None and not (some := seen.any(axis=1)).all():
         n_empty = int((~some).sum())
         verb = "has" if n_empty == 1 else "have"
@@ -66,11 +65,10 @@ def score(
             " there, and p_value 1",
             quiet=quiet,
         )
-        p_values[~some] = 1.0
     results = {
         "row": table.rows,
         "log_density": scores,
-        "p_value": p_values,
+        "p_value": judged.p_values,
         "surprise": pa.array(_surprises(estimator, X, names, seen), pa.string()),
     }
     mean = mean_score(scores, table.weights)

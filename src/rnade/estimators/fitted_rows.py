@@ -21,17 +21,26 @@ class FittedRows:
         Places of the held-out rows in the table, ascending.
     low, high : array of shape (D,)
         Smallest and largest value of each column.
+    at : array of shape (n,), optional
+        Places of the digested rows in the table as it was given, if some of its rows, of weight
+        0, need not be readable and are not among them.
     """
 
     digest: str
     held_out: NDArray[np.int64]
     low: Array
     high: Array
+    at: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, X: Array, held_out: NDArray[np.int64]) -> "FittedRows":
         """Remember a table and which of its rows were held out."""
         return cls(digest(X), np.sort(held_out), np.nanmin(X, axis=0), np.nanmax(X, axis=0))
+
+    @property
+    def places(self) -> NDArray[np.int64] | slice:
+        """Of the digested rows in the table as it was given."""
+        return slice(None) if self.at is None else self.at
 
     def are(self, X: Array) -> bool:
         """Whether X is the very table that was fitted, row by row."""

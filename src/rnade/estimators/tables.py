@@ -3,6 +3,7 @@
 import abc
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -96,11 +97,19 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         self
         """
         self.__dict__.pop("network_", None)
-        counted = _rows_that_count(X, sample_weight)
+        *counted, kept = _rows_that_count(X, sample_weight)
         self._read(counted[0])
-        if self._mixed:  # what rows without a weight hold need not be readable
-            X, sample_weight = counted
-        return super().fit(X, y, sample_weight)
+        if not self._mixed or kept is None:
+            return super().fit(X, y, sample_weight)
+        # What rows without a weight hold need not be readable.
+        super().fit(counted[0], y, counted[1])
+        assert self.fitted_rows_ is not None
+        self.fitted_rows_ = replace(self.fitted_rows_, at=kept)
+        for name in ("fit_scores_", "fit_pvalues_"):
+            own, of_all = getattr(self, name), np.full(len(np.asarray(sample_weight)), np.nan)
+            of_all[kept] = own
+            setattr(self, name, of_all)
+        return self
 
     def _read(self, X: Any) -> None:
         """Find out what the columns of a table hold, and say it."""
@@ -229,20 +238,7 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
     def _standardised(self, module: Any, X: Array) -> Tensor:
         return module.cells(X) if self._mixed else super()._standardised(module, X)
 
-    def pvalue(self, X: Any) -> Array:
-        """Share of held-out rows at most as likely as each row: small for outliers.
-
-        As of all models; 1 for a row with nothing observed, of which there is nothing to say.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (N, D)
-
-        Returns
-        -------
-        array of shape (N,)
-        """
-        check_is_fitted(self)
+    def _comparable(self, X: Any) -> Array:
         answers = getattr(self, "questions_", None) is not None
         values = self._check_rows(X, missing=answers)
         gaps = np.isnan(values)
@@ -252,8 +248,7 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
                 " held-out rows, which had none: this model was fitted to complete columns. Fit"
                 " it to a table that has missing cells, or use score_samples."
             )
-        p_values = self.calibration_.pvalue(self._score(self._encode(values)))
-        return np.where(gaps.all(1), 1.0, p_values)
+        return values
 
     def pit(self, X: Any, random_state: Any = None) -> Array:
         """Probability integral transform: where each value falls in its conditional, from 0 to 1.
@@ -380,18 +375,21 @@ def check_array_like(X: Any) -> Any:
     return array
 
 
-def _rows_that_count(X: Any, sample_weight: Any) -> tuple[Any, Any]:
-    """Rows and weights without those of weight 0; what is no table is left to the checks."""
+def _rows_that_count(X: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Rows and weights without those of weight 0, and the places of the others, if there are any.
+
+    What is no table is left to the checks.
+    """
     frame = as_frame(X)
     weights = np.asarray(sample_weight if sample_weight is not None else [1.0])
     if weights.ndim != 1 or weights.dtype.kind not in "fiub" or not (weights == 0).any():
-        return X, sample_weight
+        return X, sample_weight, None
     kept = np.flatnonzero(weights)
     is_frame = isinstance(frame, nw.DataFrame)
     rows = frame if is_frame else check_array_like(X)
     if rows is None or len(rows) != len(weights) or len(kept) < 2:
-        return X, sample_weight
-    return nw.to_native(frame[kept.tolist()]) if is_frame else rows[kept], weights[kept]
+        return X, sample_weight, None
+    return nw.to_native(frame[kept.tolist()]) if is_frame else rows[kept], weights[kept], kept
 
 
 def _refuse_left_out(schema: Schema) -> Schema:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rnade.estimators.scoring import Judged
 from rnade.evaluation import Calibration
 from rnade.report.asked import Asked
 from rnade.report.cells import CellReason, explain_cells
@@ -60,6 +61,8 @@ class OddRow:
     p_value : float
     seen : bool or None
         Whether the model learned from it; None where that is not known.
+    left_out : bool
+        Whether it is of the fitted table, and judged by models that left it out of training.
     reasons : list of Reason or CellReason
         The most surprising first; empty where the model has no conditionals. Of a table with
         levels, integers, dates or missing cells `CellReason`.
@@ -69,6 +72,7 @@ class OddRow:
     log_density: float
     p_value: float
     seen: bool | None
+    left_out: bool
     reasons: Sequence[Reason | CellReason]
 
 
@@ -80,7 +84,8 @@ class Threshold:
     ----------
     level : float
     log_density : float or None
-        None where too few rows were held out to tell.
+        None where there are too few rows to compare with. About where p-values reach the level,
+        which of an average of models depend on more than the log density.
     share : float
         Of the rows of this table with a p-value of at most the level.
     n_rows : int
@@ -121,12 +126,16 @@ class Oddness:
     thresholds : list of Threshold
     histogram : ScoreHistogram
     n_calibration : int
-        Held-out rows that p-values count.
+        Rows that p-values count.
     smallest_p : float
         The smallest p-value that these allow.
     own_calibration : bool
-        Whether those are the rows that the model held out when it was fitted; if not, it has none
+        Whether those are rows that models left out when they were fitted; if not, there are none
         and the judged rows of this table stand in.
+    n_left_out : int
+        Rows of this table that are judged by models that left them out.
+    n_learned : int
+        Rows of this table that no model left out.
     """
 
     rows: list[OddRow]
@@ -135,6 +144,8 @@ class Oddness:
     n_calibration: int
     smallest_p: float
     own_calibration: bool
+    n_left_out: int
+    n_learned: int
 
     @property
     def level(self) -> Threshold | None:
@@ -145,7 +156,7 @@ class Oddness:
 
 def find_odd(
     asked: Asked,
-    scores: Array,
+    judged: Judged,
     terms: Array | None,
     sampled: Array,
     places: NDArray[np.int64],
@@ -157,8 +168,8 @@ def find_odd(
     Parameters
     ----------
     asked : Asked
-    scores : array of shape (N,)
-        Log densities of all rows.
+    judged : Judged
+        Of all rows.
     terms : array of shape (N, D), or None
         Their log conditionals, if the model has them.
     sampled : array of shape (n, D)
@@ -169,12 +180,11 @@ def find_odd(
         How many rows to explain.
     """
     own = getattr(asked.estimator, "calibration_", None)
+    scores, p_values = judged.scores, judged.p_values
     calibration = Calibration.from_scores(scores[asked.rows.judged]) if own is None else own
-    p_values = calibration.pvalue(scores)
     # A row with nothing observed has a log density of 0, and nothing that could be odd.
     empty = np.asarray(np.isnan(asked.values).all(1))
-    p_values[empty] = 1.0
-    oddest = np.argsort(np.where(empty, np.inf, scores), kind="stable")[:most]
+    oddest = np.lexsort((np.where(empty, np.inf, scores), p_values))[:most]
     oddest = oddest[~empty[oddest]]
     reasons: Sequence[Sequence[Reason | CellReason]] = [[] for _ in oddest]
     if asked.mixed:
@@ -184,7 +194,14 @@ def find_odd(
         reasons = _reasons(asked, oddest, surprise)
     seen = [None] * len(scores) if asked.rows.seen is None else asked.rows.seen.tolist()
     rows = [
-        OddRow(int(places[i]), float(scores[i]), float(p_values[i]), seen[i], why)
+        OddRow(
+            int(places[i]),
+            float(scores[i]),
+            float(p_values[i]),
+            seen[i],
+            bool(judged.left_out[i]),
+            why,
+        )
         for i, why in zip(oddest, reasons, strict=True)
     ]
     odd = {level: p_values <= level for level in LEVELS}
@@ -192,18 +209,23 @@ def find_odd(
         Threshold(level, threshold(calibration, level), float(at.mean()), int(at.sum()))
         for level, at in odd.items()
     ]
-    n, smallest = len(calibration.scores), _smallest_p(calibration)
-    return Oddness(rows, thresholds, score_histogram(scores), n, smallest, own is not None)
-
-
-def _smallest_p(calibration: Calibration) -> float:
-    return float(calibration.pvalue(np.array([-np.inf]))[0])
+    return Oddness(
+        rows,
+        thresholds,
+        score_histogram(scores),
+        n_calibration=len(calibration.scores),
+        smallest_p=calibration.smallest,
+        own_calibration=own is not None,
+        n_left_out=int(judged.left_out.sum()),
+        n_learned=int(judged.learned.sum()),
+    )
 
 
 def threshold(calibration: Calibration, level: float) -> float | None:
     """The log density below which a row's p-value is at most `level`; None if no row's can be."""
-    if _smallest_p(calibration) > level:
+    if calibration.smallest > level:
         return None
+    calibration = calibration.pooled()
     usual = calibration.pvalue(calibration.scores) > level
     return float(calibration.scores[np.argmax(usual)]) if usual.any() else float("inf")
 
