@@ -65,7 +65,7 @@ def test_public_names_are_there():
 LAYERS = [
     {"_version", "checks", "chunks", "exceptions", "records", "typing"},
     {"batch", "columns", "evaluation", "families", "files"},
-    {"backends", "data", "serialisation", "surprise", "tables"},
+    {"backends", "data", "serialisation", "tables"},
     {"nn"},
     {"training"},
     {"progress"},

@@ -10,6 +10,8 @@ import rnade.estimators.rnade as plain_plans
 import rnade.training.table as table_plans
 from rnade import RNADE, Gaussian, MixtureOfGaussians, load
 from rnade.columns.partition import ColumnCells
+from rnade.nn.table import encoded
+from rnade.serialisation import read_model, write_model
 from rnade.training.table import plan_table
 
 QUICK = {"n_hidden": 8, "epochs": 5, "random_state": 0, "device": "cpu", "questions": False}
@@ -85,15 +87,23 @@ def test_scores_of_mixed_tables_are_by_the_networks_that_left_a_row_out():
 
 
 def test_links_do_not_tell_a_left_out_row_of_itself():
-    """The city of one row tells its code: no model that left the row out can know it."""
+    """Tables of pairs have counted the row: its own count is taken out again."""
     rng = np.random.default_rng(0)
     city = rng.choice([f"city {i}" for i in range(12)], 300)
     frame = pd.DataFrame({"city": city, "code": [f"code {name}" for name in city]})
     frame.loc[17] = ["city 3", "code city 8"]
     model = RNADE(**QUICK | {"epochs": 10}).fit(frame)
-    assert any(model.module_.networks.links)
-    others = np.delete(np.arange(300), 17)
-    assert model.fit_scores_[17] < model.fit_scores_[others].min() - 1
+    module, fold = model.module_, folds_of(model, 300)[17]
+    assert module.links
+    assert fold >= 0
+    values, _ = model.schema_.encode(frame)
+    with torch.no_grad():
+        knowing, blind = (
+            torch.logsumexp(module.terms(x.double()).sum(-1)[fold::8, 17], 0) - np.log(2)
+            for x in (module.cells(values), encoded(module.columns, values, module.links, 1.0))
+        )
+    assert blind < knowing - 0.1
+    assert model.fit_scores_[17] == pytest.approx(float(blind))
     assert model.fit_pvalues_[17] == pytest.approx(1 / 300)
 
 
@@ -308,3 +318,21 @@ def test_model_files_keep_what_p_values_need(table, tmp_path):
     new = curved(30, seed=2) if isinstance(table, np.ndarray) else homes(30, seed=2)
     np.testing.assert_array_equal(loaded.pvalue(new), model.pvalue(new))
     assert loaded.held_out_score() == model.held_out_score()
+
+
+def test_files_of_before_folds_calibrated_load(tmp_path):
+    X = curved(100)
+    model = RNADE(**QUICK).fit(X)
+    model.save(tmp_path / "m.rnade")
+    tensors, settings = read_model(tmp_path / "m.rnade")
+    scores, weights = (torch.as_tensor(own) for own in model.calibration_.group(0))
+    parts = ("fit.", "calibration.")
+    old = {name: t for name, t in tensors.items() if not name.startswith(parts)}
+    old |= {"calibration.scores": scores, "calibration.weights": weights}
+    write_model(tmp_path / "old.rnade", old, settings)
+    loaded = load(tmp_path / "old.rnade", device="cpu")
+    assert loaded.fit_scores_ is None
+    assert loaded.held_out_score() == model.held_out_score()
+    below = np.searchsorted(scores.numpy(), model.score_samples(X), side="right")
+    np.testing.assert_allclose(loaded.pvalue(X), (1 + below) / 11, atol=1 / 11 + 1e-9)
+    assert loaded.calibration_.smallest == pytest.approx(1 / 11)

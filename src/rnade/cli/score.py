@@ -86,13 +86,11 @@ def score(
 
 def _surprises(estimator: Any, X: Any, names: Sequence[str], seen: Any) -> list[str | None]:
     """Name the column that makes each row most unusual; None where no cell is observed."""
-    from rnade.surprise import typical_log_conditionals
-
-    terms = estimator.log_conditionals(X) - typical_log_conditionals(estimator)
+    surprise = estimator.surprise(X)
     if seen is None:
-        return [names[d] for d in terms.argmin(axis=1)]
-    terms[~seen] = float("inf")
-    worst, some = terms.argmin(axis=1), seen.any(axis=1)
+        return [names[d] for d in surprise.argmax(axis=1)]
+    surprise[~seen] = -float("inf")
+    worst, some = surprise.argmax(axis=1), seen.any(axis=1)
     return [names[d] if known else None for d, known in zip(worst, some, strict=True)]
 
 

@@ -122,7 +122,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         scores, p_values = self._calibrate(X, weights, training, held_out)
         self.fit_scores_, self.fit_pvalues_ = np.full((2, len(given)), np.nan)
         self.fit_scores_[place], self.fit_pvalues_[place] = scores, p_values
-        self.__dict__.pop("retrain_history_", None)  # of an earlier fit
+        for name in ("retrain_history_", "_typical"):
+            self.__dict__.pop(name, None)  # of an earlier fit
         if self._retrains and not outcome.interrupted:
             target = outcome.train_at_best
             self._train_again(X, weights, training, held_out, rows, seed, target)

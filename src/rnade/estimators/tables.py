@@ -2,7 +2,7 @@
 
 import abc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import narwhals.stable.v1 as nw
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from rnade.columns import Column, Resolution, Schema, Standardiser
 from rnade.columns.links import Link
 from rnade.columns.partition import ColumnCells
 from rnade.columns.sources import as_frame
+from rnade.estimators.conditional import Conditional
 from rnade.estimators.conditionals import check_asked
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.inputs import check_rows, some
@@ -302,15 +303,64 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         shares, wanted = check_asked(q, where, values.shape)
         found = np.full((len(shares), *values.shape), np.nan)
         for d in range(values.shape[1]):
-            rows = np.flatnonzero(wanted[:, d])
-            for at in np.split(rows, range(ASKED_ROWS, len(rows), ASKED_ROWS)):
-                if len(at):
-                    density = self.column_density(values[at], d)
-                    found[:, at, d] = [density.quantile(share) for share in shares]
+            for at in _some_rows(wanted[:, d]):
+                density = self.column_density(values[at], d)
+                found[:, at, d] = [density.quantile(share) for share in shares]
         return found if np.ndim(q) else np.asarray(found[0])
+
+    @property
+    def _asked_schema(self) -> Schema:
+        """What the columns hold; of models that were told that all are real, just that."""
+        if self.schema_ is not None:
+            return self.schema_
+        names = getattr(self, "feature_names_in_", None)
+        count = self.n_features_in_
+        known = [f"x{d}" for d in range(1, count + 1)] if names is None else list(map(str, names))
+        return Schema(
+            columns=tuple(Column(name, "real") for name in known),
+            frame="array" if names is None else "pyarrow",
+            inputs=tuple(known),
+        )
+
+    @property
+    def _explaining(self) -> AbstractTableDensity | None:
+        """What gives the density of any column given all others; None if nothing does."""
+        beside: AbstractTableDensity | None = getattr(self, "questions_", None)
+        return self.module_ if self._mixed else beside
+
+    def _to_explain(self, X: Any) -> Array:
+        return self._check_rows(X, missing=self._explaining is not None)
+
+    def _cell_terms(self, X: Array) -> Array:
+        if self._explaining is None:
+            return super()._cell_terms(X)
+        found = np.full(X.shape, np.nan)
+        for d in range(X.shape[1]):
+            for at in _some_rows(~np.isnan(X[:, d])):
+                found[at, d] = self.column_density(X[at], d).log_prob(X[at, d])
+        return found
+
+    def _expected(self, X: Any, level: float, where: ArrayLike | None) -> tuple[Any, Any]:
+        if self._explaining is None:
+            return super()._expected(X, level, where)
+        values, schema = self._to_explain(X), self._asked_schema
+        _, wanted = check_asked(level, where, values.shape)
+        low, high = np.full((2, *values.shape), None, dtype=object)
+        for d, column in enumerate(schema.columns):
+            for at in _some_rows(wanted[:, d]):
+                found = Conditional(column, self.column_density(values[at], d))
+                if column.levels is not None and not column.ordered:
+                    low[at, d] = high[at, d] = found.mode()
+                else:
+                    low[at, d], high[at, d] = found.interval(level)
+        if schema.is_plain:
+            return low.astype(np.float64), high.astype(np.float64)
+        return low, high
 
     def column_density(self, values: Array, d: int) -> Any:
         """Density of column d of each row given all other cells that are observed.
+
+        What tells whether a cell is missing is not given for the cell, nor the cell for it.
 
         Parameters
         ----------
@@ -322,9 +372,15 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         -------
         rnade.nn.column_density.ColumnDensity
         """
-        x = self.module_.cells(values)
+        table = self._explaining
+        assert table is not None
+        x = table.cells(values)
+        given = x[..., -1] > 0
+        for told, indicator in table.indicators.items():
+            if d in (told, indicator):
+                given[:, [told, indicator]] = False
         with torch.no_grad():
-            return self.module_.column(d, x, x[..., -1] > 0)
+            return table.column(d, x, given)
 
     def sample_values(
         self,
@@ -358,6 +414,13 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _some_rows(wanted: NDArray[np.bool_]) -> Iterator[NDArray[np.int64]]:
+    """Places of the rows that are wanted, so many at a time as are looked at together."""
+    rows = np.flatnonzero(wanted)
+    for start in range(0, len(rows), ASKED_ROWS):
+        yield rows[start : start + ASKED_ROWS]
 
 
 def check_array_like(X: Any) -> Any:

@@ -10,7 +10,6 @@ from rnade.estimators.scoring import Judged
 from rnade.evaluation import Calibration
 from rnade.report.asked import Asked
 from rnade.report.cells import CellReason, explain_cells
-from rnade.surprise import typical_log_conditionals
 from rnade.typing import Array
 
 LEVELS = (0.05, 0.01, 0.001)
@@ -32,7 +31,8 @@ class Reason:
     column : str
     value : float
     low, high : float
-        The interval that the model gave 90 %, knowing the columns before this one.
+        The interval that the model gave 90 %, knowing all other columns or, if it answers no
+        questions, those before this one.
     surprise : float
         Nats by which the value is less likely than is usual for this column.
     """
@@ -136,6 +136,8 @@ class Oddness:
         Rows of this table that are judged by models that left them out.
     n_learned : int
         Rows of this table that no model left out.
+    given_others : bool
+        Whether cells are judged given all other cells of their row, not only those before.
     """
 
     rows: list[OddRow]
@@ -146,6 +148,7 @@ class Oddness:
     own_calibration: bool
     n_left_out: int
     n_learned: int
+    given_others: bool
 
     @property
     def level(self) -> Threshold | None:
@@ -157,8 +160,6 @@ class Oddness:
 def find_odd(
     asked: Asked,
     judged: Judged,
-    terms: Array | None,
-    sampled: Array,
     places: NDArray[np.int64],
     *,
     most: int = 10,
@@ -170,10 +171,6 @@ def find_odd(
     asked : Asked
     judged : Judged
         Of all rows.
-    terms : array of shape (N, D), or None
-        Their log conditionals, if the model has them.
-    sampled : array of shape (n, D)
-        Rows drawn from the model.
     places : array of shape (N,)
         Which row of the file each row is, counted from 1.
     most : int
@@ -189,9 +186,8 @@ def find_odd(
     reasons: Sequence[Sequence[Reason | CellReason]] = [[] for _ in oddest]
     if asked.mixed:
         reasons = explain_cells(asked, oddest)
-    elif terms is not None:
-        surprise = typical_log_conditionals(asked.estimator, sampled) - terms[oddest]
-        reasons = _reasons(asked, oddest, surprise)
+    elif hasattr(asked.estimator, "surprise") and len(oddest):
+        reasons = _reasons(asked, oddest)
     seen = [None] * len(scores) if asked.rows.seen is None else asked.rows.seen.tolist()
     rows = [
         OddRow(
@@ -218,6 +214,7 @@ def find_odd(
         own_calibration=own is not None,
         n_left_out=int(judged.left_out.sum()),
         n_learned=int(judged.learned.sum()),
+        given_others=getattr(asked.estimator, "_explaining", None) is not None,
     )
 
 
@@ -242,17 +239,15 @@ def score_histogram(scores: Array) -> ScoreHistogram:
     return ScoreHistogram(edges, counts.astype(np.float64), int((scores < low).sum()))
 
 
-def _reasons(asked: Asked, rows: NDArray[np.int64], surprise: Array) -> list[list[Reason]]:
+def _reasons(asked: Asked, rows: NDArray[np.int64]) -> list[list[Reason]]:
     """The cells of each row that are the least likely, compared with what is usual."""
-    X = asked.X[rows]
+    X, given = asked.X[rows], asked.given(rows)
+    surprise = asked.estimator.surprise(given)
     # Few cells of each row, since finding the ends of an interval is slow.
     columns = np.argsort(-surprise, axis=1, kind="stable")[:, :_MOST_LOOKED_AT]
-    low = high = np.full_like(X, np.nan)
-    if hasattr(asked.estimator, "conditional_quantiles"):
-        where = np.zeros(X.shape, dtype=bool)
-        np.put_along_axis(where, columns, True, axis=1)
-        ends = ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2)
-        low, high = asked.estimator.conditional_quantiles(asked.given(rows), ends, where=where)
+    where = np.zeros(X.shape, dtype=bool)
+    np.put_along_axis(where, columns, True, axis=1)
+    low, high = asked.estimator.expected(given, COVERAGE, where=where)
     found = []
     for i, row in enumerate(columns):
         cells = [

@@ -261,9 +261,10 @@ def _odd(found: Findings) -> Markup:
     oddness = found.oddness
     n_below = oddness.histogram.n_below
     kinds = "-table" if isinstance(found, TableFindings) else ""
+    known = oddness.given_others
     return fill(
         "odd",
-        how=fill(f"how-odd{kinds}"),
+        how=fill(f"how-odd{kinds}", known="all other columns" if known else "columns before it"),
         sentence=found.sentences["oddness"],
         histogram=pictures.score_histogram(oddness),
         held="rows that models left out of training"

@@ -129,7 +129,7 @@ def study(
         marginals=found_marginals,
         pairs=None,
         correlation=None,
-        oddness=find_odd(asked, judged, terms, sampled, numbered),
+        oddness=find_odd(asked, judged, numbered),
         gains=[]
         if gained is None
         else gains(names, asked.order, gained, closest_columns(shared, shown)),

@@ -87,7 +87,7 @@ def study_table(
         if len(asked.names) > 1
         else None,
         correlation=correlation,
-        oddness=find_odd(asked, judged, None, sampled, numbered),
+        oddness=find_odd(asked, judged, numbered),
         gains=gains_of_kinds(asked, gained, closest_columns(shared, shown)),
         cautions=[],
         sentences={},
