@@ -650,7 +650,7 @@ def test_score(rnade):
     code, out, err = rnade("score", "m.rnade", "data.csv")
     assert code == 0
     columns = as_columns(out)
-    estimator, table = load("m.rnade"), read_table("data.csv").to_arrow()
+    estimator = load("m.rnade")
     assert list(columns) == ["row", "log_density", "p_value", "surprise"]
     assert [int(row) for row in columns["row"]] == list(range(1, 121))
     expected = estimator.fit_scores_  # it is the fitted table

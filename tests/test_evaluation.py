@@ -6,6 +6,7 @@ import scipy.stats
 
 from rnade.evaluation import (
     Calibration,
+    benjamini_hochberg,
     left_out_pvalues,
     mean_score,
     standard_error_by_group,
@@ -139,3 +140,33 @@ def test_quantiles_of_groups_are_of_scores_shifted_to_all_models():
     for share in (0.01, 0.1, 0.5):
         expected = np.quantile(together, share, method="hazen")
         assert calibration.quantile(share) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("fdr", [0.01, 0.1, 0.5, 1.0])
+def test_benjamini_hochberg_agrees_with_scipy(fdr, seed):
+    rng = np.random.default_rng(seed)
+    p = np.concatenate([rng.uniform(size=80), rng.uniform(size=20) / 200])
+    expected = scipy.stats.false_discovery_control(p) <= fdr
+    np.testing.assert_array_equal(benjamini_hochberg(p, fdr), expected)
+    gaps = np.concatenate([[np.nan], p, [np.nan]])
+    np.testing.assert_array_equal(benjamini_hochberg(gaps, fdr)[1:-1], expected)
+    assert not benjamini_hochberg(gaps, fdr)[[0, -1]].any()
+
+
+def test_benjamini_hochberg_of_nothing():
+    assert benjamini_hochberg([], 0.1).tolist() == []
+    assert benjamini_hochberg([0.9, 0.4], 0.1).tolist() == [False, False]
+    with pytest.raises(ValueError, match="fdr"):
+        benjamini_hochberg([0.1], 0.0)
+
+
+def test_false_discoveries_among_conformal_outliers_keep_to_the_rate(seed):
+    """Of what is reported, over many tables, at most about a tenth are usual rows."""
+    rng = np.random.default_rng(seed)
+    shares = []
+    for _ in range(300):
+        calibration = Calibration.from_scores(rng.normal(size=500))
+        new = np.concatenate([rng.normal(size=95), rng.normal(-4, 1, size=5)])
+        told = benjamini_hochberg(calibration.pvalue(new), 0.1)
+        shares.append(told[:95].sum() / max(told.sum(), 1))
+    assert np.mean(shares) < 0.13

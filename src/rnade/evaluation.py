@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from rnade.checks import number_between
 from rnade.typing import Array
 
 
@@ -240,6 +241,41 @@ def left_out_pvalues(
         below.append(mass_below(*pooled, alike) + unseen)
     w = np.concatenate(weights)
     return np.asarray((1 + np.concatenate(below) - w) / (1 + w.sum() - w))
+
+
+def benjamini_hochberg(p_values: ArrayLike, fdr: float) -> NDArray[np.bool_]:
+    """Which rows to report so that about a share `fdr` of those reported, at most, are usual ones.
+
+    The largest k is taken for which k of the n p-values are at most k / n * fdr. Conformal
+    p-values depend on each other in a way for which this holds (Bates et al. 2023).
+
+    Parameters
+    ----------
+    p_values : array-like of shape (n,)
+        NaN where a row has none; such rows are not reported, nor counted.
+    fdr : float
+        False discovery rate, above 0 and at most 1.
+
+    Returns
+    -------
+    bool array of shape (n,)
+
+    References
+    ----------
+    Benjamini and Hochberg (1995), Controlling the false discovery rate.
+    Bates, Candes, Lei, Romano and Sesia (2023), Testing for outliers with conformal p-values.
+
+    Examples
+    --------
+    >>> benjamini_hochberg([0.001, 0.8, 0.03, 0.02], fdr=0.1)
+    array([ True, False,  True,  True])
+    """
+    number_between(fdr, "fdr", 0, 1, open_low=True)
+    p = np.asarray(p_values, dtype=np.float64)
+    known = np.sort(p[~np.isnan(p)])
+    enough = np.flatnonzero(known <= np.arange(1, len(known) + 1) / len(known) * fdr)
+    # NaN is never at most anything.
+    return np.asarray(p <= (known[enough[-1]] if len(enough) else -np.inf))
 
 
 def _sorted(scores: Array, weights: Array) -> tuple[Array, Array]:
