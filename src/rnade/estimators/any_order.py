@@ -69,7 +69,6 @@ class AbstractAnyOrderEstimator(
 
     questions_network_: dict[str, Any] | None = None
     score_fitted: bool
-    _scores_fitted = False  # set while `fit_predict` fits
     _kept = ("members_", "network_", "questions_network_")
     network_: dict[str, Any]
     module_: Any

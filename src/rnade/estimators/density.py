@@ -84,6 +84,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         fraction = number_between(
             self.validation_fraction, "validation_fraction", 0, 0.9, open_low=True
         )
+        if self.contamination != "auto":
+            number_between(self.contamination, "contamination", 0, 0.5, open_low=True)
         device, dtype = resolve_device(self.device), named_dtype(self.dtype, "dtype")
         if self.score_dtype not in ("auto", *DTYPES):
             raise unknown_name(self.score_dtype, ["auto", *DTYPES], "score_dtype")

@@ -49,6 +49,9 @@ class FitParameters:
         reached (the paper's rule). P-values keep the held-out scores of the first training. Where
         it breaks, the first model is kept, with a warning. Not of RNADE's tables with other than
         complete real-valued columns, whose networks learn from all rows together.
+    contamination : "auto" or float
+        Share of rows that `predict` and `fit_predict` label as outliers, of rows like those
+        fitted, at most 0.5. "auto" is 0.01. It has no part in training.
     device : {"auto", "cpu", "cuda"}
         Where to compute.
     random_state : int, RandomState instance or None
@@ -59,6 +62,7 @@ class FitParameters:
 
     validation_fraction: float = 0.1
     retrain: bool = False
+    contamination: str | float = "auto"
     device: str = "auto"
     random_state: Any = None
     verbose: int = 0

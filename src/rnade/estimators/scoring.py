@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import BaseEstimator, DensityMixin, OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -17,6 +17,7 @@ from rnade.checks import positive_int
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_rows, check_weights, column_labels
+from rnade.estimators.outliers import OutlierMethods
 from rnade.estimators.parameters import FitParameters
 from rnade.estimators.settings import make_generator, named_dtype
 from rnade.evaluation import Calibration, MeanScore, mean_score
@@ -60,7 +61,11 @@ class Judged:
     learned: NDArray[np.bool_]
 
 
-class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
+# DensityMixin first: scikit-learn takes estimators of type "outlier_detector" to give the same
+# labels by fit_predict as by fit and predict, and those of fit_predict are out of fold here.
+class AbstractScoringEstimator(
+    FitParameters, OutlierMethods, DensityMixin, OutlierMixin, BaseEstimator
+):
     """Scikit-learn estimator over one module that gives densities, once it is fitted."""
 
     # Of training and of scores; a parameter of those subclasses that have a choice.
