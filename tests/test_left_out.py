@@ -248,6 +248,9 @@ def test_rows_of_weight_0_have_none():
     # The table that is known again is that of the rows that count.
     kept = frame[weights > 0]
     np.testing.assert_array_equal(mixed.pvalue(kept), mixed.fit_pvalues_[weights > 0])
+    whole = mixed.judge(frame)
+    np.testing.assert_array_equal(whole.left_out, weights > 0)
+    np.testing.assert_array_equal(whole.p_values[weights > 0], mixed.pvalue(kept))
 
 
 # ---------------------------------------------------------------- covering all rows

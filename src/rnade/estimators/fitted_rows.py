@@ -37,11 +37,6 @@ class FittedRows:
         """Remember a table and which of its rows were held out."""
         return cls(digest(X), np.sort(held_out), np.nanmin(X, axis=0), np.nanmax(X, axis=0))
 
-    @property
-    def places(self) -> NDArray[np.int64] | slice:
-        """Of the digested rows in the table as it was given."""
-        return slice(None) if self.at is None else self.at
-
     def are(self, X: Array) -> bool:
         """Whether X is the very table that was fitted, row by row."""
         return X.shape[1:] == self.low.shape and digest(X) == self.digest

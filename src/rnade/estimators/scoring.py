@@ -170,9 +170,10 @@ class AbstractScoringEstimator(
         check_is_fitted(self)
         values = self._comparable(X)
         scores, p_values = np.full((2, len(values)), np.nan)
-        known = self._is_fitted_table(values)
-        if known:
-            scores, p_values = (own.copy() for own in self._of_fitted_table())
+        kept = self._kept_of(values)
+        known = kept is not None
+        if kept is not None:
+            scores, p_values = kept[0].copy(), kept[1].copy()
         rest = np.flatnonzero(np.isnan(p_values))
         if len(rest):
             by_group = self._group_scores(self._encode(values[rest]), self.calibration_.models)
@@ -187,18 +188,16 @@ class AbstractScoringEstimator(
         """X as a matrix of numbers, if its rows can be compared with those that calibrate."""
         return self._check_rows(X)
 
-    def _is_fitted_table(self, values: Array) -> bool:
-        """Whether this is the table that was fitted, of which `fit` has kept scores."""
-        fitted = self.fitted_rows_
-        return self.fit_scores_ is not None and fitted is not None and fitted.are(values)
-
-    def _of_fitted_table(self) -> tuple[Array, Array]:
-        """Kept log densities and p-values of the rows that are known again."""
-        assert self.fitted_rows_ is not None
-        at = self.fitted_rows_.places
-        assert self.fit_scores_ is not None
-        assert self.fit_pvalues_ is not None
-        return self.fit_scores_[at], self.fit_pvalues_[at]
+    def _kept_of(self, values: Array) -> tuple[Array, Array] | None:
+        """Log densities and p-values that `fit` kept of the fitted table, if this is it."""
+        fitted, scores, p_values = self.fitted_rows_, self.fit_scores_, self.fit_pvalues_
+        if fitted is None or scores is None or p_values is None:
+            return None
+        if fitted.at is not None and len(values) == len(scores):
+            # With rows of weight 0, of which no more is known.
+            return (scores, p_values) if fitted.are(values[fitted.at]) else None
+        at = slice(None) if fitted.at is None else fitted.at
+        return (scores[at], p_values[at]) if fitted.are(values) else None
 
     def held_out_score(self) -> MeanScore:
         """Mean log-likelihood of the rows that `fit` held out, with its standard error."""
