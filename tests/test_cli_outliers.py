@@ -186,7 +186,10 @@ def test_score_by_level_and_false_discovery_rate(rnade):
     assert len(rows("--level", "0.2", "--top", "2")) == 2
     assert rows("--level", "0.001") == []
     assert error(rnade("score", "m.rnade", "new.csv", "--level", "0.1", "--fdr", "0.1")) == (
-        "Give --level or --fdr, not both."
+        "Give a level or a false discovery rate (fdr), not both."
+    )
+    assert "These rows were fitted" in error(
+        rnade("score", "m.rnade", "people.csv", "--fdr", "0.1")
     )
     assert "--top" in error(rnade("score", "m.rnade", "new.csv", "--top", "0"))
     assert error(rnade("score", "m.rnade", "new.csv", "--id", "nome")) == (

@@ -97,7 +97,10 @@ def test_levels_and_false_discoveries():
     adjusted = scipy.stats.false_discovery_control(p)
     np.testing.assert_array_equal(model.outliers(new, fdr=0.2), adjusted <= 0.2)
     assert model.outliers(new, fdr=0.2)[-20:].mean() > 0.7
-    with pytest.raises(ValueError, match="level or fdr, not both"):
+    with pytest.raises(ValueError, match="a false discovery rate \\(fdr\\) is for new rows"):
+        model.outliers(X, fdr=0.2)  # of ranks, all or none
+    assert model.outliers(X, level=0.1).mean() == pytest.approx(0.1, abs=0.02)
+    with pytest.raises(ValueError, match="a level or a false discovery rate .* not both"):
         model.outliers(new, level=0.1, fdr=0.1)
     with pytest.raises(ValueError, match="level"):
         model.outliers(new, level=2)

@@ -54,7 +54,7 @@ _add(
 _add(
     outliers,
     "rnade outliers wine.csv",
-    "rnade outliers people.csv --id name --fdr 0.1 -o odd.csv",
+    "rnade outliers people.csv --id name --level 0.01 -o odd.csv",
     more=settings_parameters(OFFERED),
 )
 _add(

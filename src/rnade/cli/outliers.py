@@ -6,7 +6,7 @@ import typer
 
 from rnade.cli import options
 from rnade.cli.fit import SETTINGS, fitted
-from rnade.cli.reasons import Fdr, Id, Level, oddest, say_judges, table_of_rows, with_original
+from rnade.cli.reasons import Id, Level, oddest, say_judges, table_of_rows, with_original
 from rnade.cli.settings import Setting
 from rnade.cli.terminal import counted, note, print_json
 
@@ -34,10 +34,9 @@ def outliers(
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(metavar="N", help=f"How many rows; {TOP} unless --level or --fdr is given."),
+        typer.Option(metavar="N", help=f"How many rows; {TOP} unless --level is given."),
     ] = None,
     level: Level = None,
-    fdr: Fdr = None,
     id_column: Id = None,
     model_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Save the fitted model too.")
@@ -54,7 +53,8 @@ def outliers(
     """Find the outliers (anomalies, odd rows) of a table, and say why each is one.
 
     A model is fitted to the table, and each row is scored by networks that left it out of
-    training. p_value is the share of rows that are at most as likely; surprise is the most
+    training. p_value is the share of rows of the table that are at most as likely, so that there
+    are always some with small ones: look whether their reasons are good. surprise is the most
     surprising column of the row, value what it holds, and expected what the model expected given
     the other columns: an interval that holds 90 %, or the likeliest level. row counts rows from 1,
     without the header.
@@ -81,8 +81,7 @@ def outliers(
         judged.p_values[table.weights == 0] = float("nan")
     elif judged.learned.any():  # where all networks of a part have diverged
         say_judges(judged, quiet=quiet)
-    shown = TOP if top is None and level is None and fdr is None else top
-    at = oddest(judged, shown, level, fdr)
+    at = oddest(judged, TOP if top is None and level is None else top, level, None)
     found = table_of_rows(estimator, table, judged, at, id_column=id_column)
     if output is not None:
         write_table(with_original(found, table, at, as_text=as_text), output, force=force)

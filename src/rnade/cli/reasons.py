@@ -26,7 +26,7 @@ Fdr = Annotated[
     typer.Option(
         metavar="RATE",
         help="Only as many rows that about this share of them, at most, are usual ones (false"
-        " discovery rate), such as 0.1.",
+        " discovery rate), such as 0.1; for rows that were not fitted.",
     ),
 ]
 
@@ -55,13 +55,11 @@ def oddest(judged: Any, top: int | None, level: float | None, fdr: float | None)
     from rnade.checks import positive_int
     from rnade.estimators.outliers import chosen
 
-    if level is not None and fdr is not None:
-        raise ValueError("Give --level or --fdr, not both.")
     if top is None and level is None and fdr is None:
         return np.arange(len(judged.scores))
     order = np.lexsort((judged.scores, judged.p_values))
     if level is not None or fdr is not None:
-        order = order[chosen(judged.p_values, level, fdr)[order]]
+        order = order[chosen(judged, level, fdr)[order]]
     return order if top is None else order[: positive_int(top, "--top")]
 
 

@@ -39,7 +39,6 @@ class OutlierMethods:
 
     contamination: Any  # a parameter of every estimator
     calibration_: Calibration
-    pvalue: Any
     judge: Any
     score_samples: Any
     fit: Any
@@ -52,19 +51,21 @@ class OutlierMethods:
         Parameters
         ----------
         X : array-like or data frame of shape (N, D)
-            The rows of the fitted table are judged out of fold.
+            The rows of the fitted table are judged out of fold, by their ranks among all of them:
+            a level names this share of them.
         level : float, optional
             Rows with a p-value of at most this are outliers: about this share of usual rows is.
             By default 0.01.
         fdr : float, optional
-            False discovery rate instead: about this share, at most, of the rows that are told are
-            usual ones (Benjamini and Hochberg).
+            False discovery rate instead: about this share, at most, of the rows that are named are
+            usual ones (Benjamini and Hochberg). For new rows: ranks cannot tell how many of the
+            rows that they rank are usual.
 
         Returns
         -------
         bool array of shape (N,)
         """
-        return chosen(self.pvalue(X), level, fdr)
+        return chosen(self.judge(X), level, fdr)
 
     @property
     def offset_(self) -> float:
@@ -139,11 +140,24 @@ class OutlierMethods:
     _scores_fitted = False
 
 
-def chosen(p_values: Array, level: float | None, fdr: float | None) -> NDArray[np.bool_]:
-    """Which rows are outliers at a level (0.01 by default), or at a false discovery rate."""
+def chosen(judged: Any, level: float | None, fdr: float | None) -> NDArray[np.bool_]:
+    """Which rows are outliers at a level (0.01 by default), or at a false discovery rate.
+
+    Parameters
+    ----------
+    judged : rnade.estimators.scoring.Judged
+    level, fdr : float, optional
+    """
     if level is not None and fdr is not None:
-        raise ValueError("Give level or fdr, not both.")
-    if fdr is not None:
-        return benjamini_hochberg(p_values, fdr)
-    level = LEVEL if level is None else number_between(level, "level", 0, 1, open_low=True)
-    return np.asarray(p_values <= level)
+        raise ValueError("Give a level or a false discovery rate (fdr), not both.")
+    if fdr is None:
+        level = LEVEL if level is None else number_between(level, "level", 0, 1, open_low=True)
+        return np.asarray(judged.p_values <= level)
+    if judged.left_out.any():
+        raise ValueError(
+            "These rows were fitted, and their p-values are ranks among themselves, which cannot"
+            " tell how many of them are usual: a false discovery rate (fdr) is for new rows."
+            " Choose a level, or fit the model to rows that are known to be usual and score the"
+            " others."
+        )
+    return benjamini_hochberg(judged.p_values, fdr)

@@ -41,9 +41,10 @@ class FitParameters:
     Parameters
     ----------
     validation_fraction : float
-        Share of the rows held out: they calibrate p-values and give `held_out_score`. Where one
+        Share of the rows held out: they give `held_out_score` and calibrate p-values. Where one
         model is fitted, they also choose what is kept of it: its epoch (early stopping), its
-        settings or its size. The models of an average early-stop on 1/8 folds of the other rows.
+        settings or its size. The models of an average early-stop on 1/8 folds of the other rows,
+        which calibrate p-values too.
     retrain : bool
         Afterwards train again on all rows, until the training log-likelihood of the best epoch is
         reached (the paper's rule). P-values keep the held-out scores of the first training. Where
