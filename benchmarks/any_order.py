@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -69,15 +70,6 @@ def rows_of(name: str, store: DataStore) -> tuple[np.ndarray, np.ndarray, np.nda
     mean, scale = train.mean(0), train.std(0)
     test = (test - mean) / scale
     return (train - mean) / scale, test, rng.random(test.shape) < 0.5
-
-
-class EvenCuts(AnyOrderRows):
-    """Each row cut after 0 to D - 1 columns, each as often."""
-
-    def _take(self, index: Tensor, n: int, size: int) -> Batch:
-        batch = ShuffledRows._take(self, index, n, size)
-        cells, seen = batch.x[..., :-1], batch.x[..., -1] > 0
-        return batch._replace(x=with_roles(cells, seen, self.generator, power=1.0))
 
 
 class WholeOrders(AnyOrderRows):
@@ -138,9 +130,9 @@ class Study:
         n = sum(c.n_cells + 2 + c.n_cells + 3 * COMPONENTS for c in self.columns)
         return round(UPDATES * (n + 2 * LAYERS * UNITS) / (n + 2 * layers * UNITS))
 
-    def cuts(self, layers: int = LAYERS, rows_of: type | None = None, of: float = 1.0) -> Any:
+    def cuts(self, layers: int = LAYERS, power: float = 2.0, of: float = 1.0) -> Any:
         member = self.members(layers, ROWS, round(of * self.updates(layers)))[0]
-        return trained(member if rows_of is None else with_source(member, rows_of))
+        return trained(with_source(member, AnyOrderRows, roles=partial(with_roles, power=power)))
 
     def whole_orders(self, layers: int, *, scanned: bool) -> Any:
         """By a scan every cut of a row costs as much as one; through layers, D times."""
@@ -164,12 +156,12 @@ class Study:
         return trained(replace(rest, module=doubled(start)))
 
 
-def with_source(member: Member, kind: type) -> Member:
+def with_source(member: Member, kind: type, **settings: Any) -> Member:
     """The same member with other minibatches of the same rows."""
     old: Any = member.source
     x = old.x
-    new = kind(x[..., :-1], x[..., -1] > 0, Generator(x.device).manual_seed(SEED))
-    return replace(member, source=new)
+    generator = Generator(x.device).manual_seed(SEED)
+    return replace(member, source=kind(x[..., :-1], x[..., -1] > 0, generator, **settings))
 
 
 def trained(member: Member) -> Any:
@@ -208,8 +200,8 @@ def scores(module: Any, study: Study, test: np.ndarray, hidden: np.ndarray) -> d
 
 
 WAYS: dict[str, Callable[[Study], Any]] = {
-    "one cut a row": lambda s: s.cuts(),
-    "cuts as often anywhere": lambda s: s.cuts(rows_of=EvenCuts),
+    "one cut a row, more often near the end": lambda s: s.cuts(),
+    "one cut a row, as often anywhere": lambda s: s.cuts(power=1.0),
     "whole orders": lambda s: s.whole_orders(LAYERS, scanned=False),
     "one hidden layer, one cut a row": lambda s: s.cuts(0),
     "one hidden layer, whole orders by the scan": lambda s: s.whole_orders(0, scanned=True),

@@ -36,6 +36,10 @@ SHORT = ["--epochs", "2", "--batches-per-epoch", "2", *SEED]
 QUICK = [*SHORT, "--n-hidden", "4", "--n-components", "3"]
 
 
+# What rnade score tells of each row, before the columns of the file.
+SCORED = ["row", "log_density", "p_value", "surprise", "value", "expected"]
+
+
 def make_columns(n=120, seed=0):
     """Independent columns in very different units."""
     rng = np.random.default_rng(seed)
@@ -373,7 +377,7 @@ def test_baselines_work_as_rnade_does(rnade, folder, model, settings, name):
     assert out.startswith(f"{name} of 120 rows and 3 columns")
     assert f"{name}, fitted to 120 rows\n" in succeeded(rnade("info", "data.rnade"))
     columns = as_columns(rnade("score", "data.rnade", "data.csv", "-q")[1])
-    expected = load("data.rnade").score_samples(read_table("data.csv").to_arrow())
+    expected = load("data.rnade").judge(read_table("data.csv").to_arrow()).scores
     np.testing.assert_allclose(np.array(columns["log_density"], float), expected)
     assert set(columns["surprise"]) <= {"a", "b", "c"}
     drawn = as_columns(succeeded(rnade("sample", "data.rnade", "-n", "4")))
@@ -650,14 +654,18 @@ def test_score(rnade):
     code, out, err = rnade("score", "m.rnade", "data.csv")
     assert code == 0
     columns = as_columns(out)
-    estimator, table = load("m.rnade"), read_table("data.csv").to_arrow()
-    assert list(columns) == ["row", "log_density", "p_value", "surprise"]
+    estimator = load("m.rnade")
+    assert list(columns) == [*SCORED, "a", "b", "c"]
     assert [int(row) for row in columns["row"]] == list(range(1, 121))
-    expected = estimator.score_samples(table)
+    expected = estimator.fit_scores_  # it is the fitted table
     np.testing.assert_allclose(np.array(columns["log_density"], float), expected, rtol=1e-12)
-    np.testing.assert_allclose(np.array(columns["p_value"], float), estimator.pvalue(table))
+    np.testing.assert_allclose(np.array(columns["p_value"], float), estimator.fit_pvalues_)
     assert set(columns["surprise"]) == {"a", "b", "c"}
+    for i, name in enumerate(columns["surprise"]):
+        assert float(columns["value"][i]) == pytest.approx(float(columns[name][i]), rel=1e-5)
     assert err == (
+        "rnade: this is the table that was fitted: each row is scored by models that left it out"
+        " of training\n"
         f"rnade: mean log density {expected.mean():.3f} ± "
         f"{expected.std(ddof=1) / np.sqrt(120):.3f} nats per row (120 rows)\n"
     )
@@ -672,13 +680,14 @@ def test_surprise_names_the_odd_column_whatever_its_unit(rnade, odd):
 
 
 def test_score_does_not_depend_on_the_other_rows(rnade, folder):
-    whole = succeeded(rnade("score", "m.rnade", "data.csv")).splitlines()
-    lines = (folder / "data.csv").read_text().splitlines()
+    write_table(make_columns(seed=1), "new.csv")
+    whole = succeeded(rnade("score", "m.rnade", "new.csv")).splitlines()
+    lines = (folder / "new.csv").read_text().splitlines()
     (folder / "one.csv").write_text(f"{lines[0]}\n{lines[7]}\n")
     (alone,) = succeeded(rnade("score", "m.rnade", "one.csv")).splitlines()[1:]
-    row, density, p_value, surprise = whole[7].split(",")
+    row, density, *others = whole[7].split(",")
     assert row == "7"
-    assert alone.split(",")[2:] == [p_value, surprise]
+    assert alone.split(",")[2:] == others
     assert float(alone.split(",")[1]) == pytest.approx(float(density), rel=1e-12)
 
 
@@ -689,10 +698,12 @@ def test_score_matches_columns_by_name(rnade, folder):
         {"c": columns["c"], "id": ["x"] * 120, "a": columns["a"], "b": columns["b"]}, "p.csv"
     )
     code, out, err = rnade("score", "m.rnade", "p.csv")
-    assert (code, out) == (0, expected)
+    found, expected = as_columns(out), as_columns(expected)
+    assert code == 0
+    assert list(found) == [*SCORED, "c", "id", "a", "b"]
+    assert all(found[name] == cells for name, cells in expected.items())
     assert "rnade: columns not in the model are ignored: 'id'\n" in err
-    code, out, err = rnade("score", "m.rnade", "p.csv", "-q")
-    assert (code, out, err) == (0, expected, "")
+    assert rnade("score", "m.rnade", "p.csv", "-q") == (0, out, "")
 
 
 def test_score_with_columns_missing(rnade):
@@ -767,12 +778,15 @@ def test_score_to_a_file(rnade, folder, name):
 def test_score_as_json(rnade):
     result = json.loads(succeeded(rnade("score", "m.rnade", "data.csv", "--json")))
     scores = [row["log_density"] for row in result["rows"]]
-    assert list(result["rows"][0]) == ["row", "log_density", "p_value", "surprise"]
+    assert list(result["rows"][0]) == [*SCORED, "a", "b", "c"]
     assert result["summary"] == {
         "n_rows": 120,
         "mean": pytest.approx(np.mean(scores)),
         "standard_error": pytest.approx(np.std(scores, ddof=1) / np.sqrt(120)),
         "dropped_rows": 0,
+        "out_of_fold": 120,
+        "learned": 0,
+        "smallest_p_value": pytest.approx(1 / 121),
     }
     with_file = json.loads(
         succeeded(rnade("score", "m.rnade", "data.csv", "--json", "-o", "s.csv"))
@@ -1096,7 +1110,10 @@ def test_errors_as_a_process(folder):
         (["report", "--help"], set()),
         (["reproduce", "--help"], set()),
         (["info", "m.rnade"], {"numpy", "pyarrow"}),
-        (["score", "m.rnade", "data.csv"], {"numpy", "torch", "sklearn", "pyarrow", "numba"}),
+        (["outliers", "--help"], set()),
+        (["compare", "--help"], set()),
+        # Of the fitted table, no kernel is needed.
+        (["score", "m.rnade", "data.csv"], {"numpy", "torch", "sklearn", "pyarrow"}),
     ],
 )
 def test_commands_load_only_what_they_need(folder, arguments, loaded):

@@ -427,7 +427,7 @@ def test_where_p_values_cannot_be_small_nothing_is_expected():
     assert '<td class="figure">8.9</td>' not in page
     assert "no p below 0.011" in page
     few = study(fit(gaussian_rows(50)), gaussian_rows(50))
-    assert "With 5 rows held out no p-value can be below 0.17" in few.sentences["oddness"]
+    assert "With 5 rows to compare with no p-value can be below 0.17" in few.sentences["oddness"]
     assert "Smallest p-value possible" in render(few)
 
 

@@ -1,10 +1,12 @@
 """Figures about held-out rows: mean log-likelihood, its standard errors, conformal p-values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from rnade.checks import number_between
 from rnade.typing import Array
 
 
@@ -52,33 +54,230 @@ def standard_error_by_group(scores: Array, groups: NDArray[np.int64]) -> float:
     return float(np.sqrt(n / (n - 1) * np.square(sums).sum()) / len(scores))
 
 
+# Log densities that differ by less, relative to their size, are equal: the last digits of a row's
+# log density depend on the rows that are computed beside it, and equal rows are to tie.
+TIE = 1e-9
+
+
 @dataclass(frozen=True)
 class Calibration:
-    """Log densities of rows that the model was not trained on, for p-values.
+    """Log densities of rows by models that did not learn from them, for p-values.
+
+    The rows form groups. Of an average of models, the first group are the rows that `fit` held
+    out, scored by all models; each further one are rows that some of the models have left out,
+    scored by these. One model has the first group alone.
 
     Attributes
     ----------
-    scores : array of shape (n,), ascending
+    scores : array of shape (n,)
+        Group after group, ascending within each.
     weights : array of shape (n,)
         Row weights, with mean 1.
+    sizes : int array of shape (G,), optional
+        How many rows each group has; None for one group.
+    models : bool array of shape (G, M), optional
+        Which of the M models score each group; None for one group, scored by the model itself.
+    shifts : array of shape (G,), optional
+        How much more all models together give a typical row than those of each group do.
     """
 
     scores: Array
     weights: Array
+    sizes: NDArray[np.int64] | None = None
+    models: NDArray[np.bool_] | None = None
+    shifts: Array | None = None
 
     @classmethod
     def from_scores(cls, scores: Array, weights: Array | None = None) -> "Calibration":
-        """Sort the scores of held-out rows and keep their weights beside them."""
-        ascending = np.argsort(scores, kind="stable")
-        weights = np.ones_like(scores) if weights is None else weights / weights.mean()
-        return cls(scores[ascending], weights[ascending])
+        """Make one group of the scores of held-out rows."""
+        return cls.from_groups([scores], None if weights is None else [weights])
+
+    @classmethod
+    def from_groups(
+        cls,
+        scores: Sequence[Array],
+        weights: Sequence[Array] | None = None,
+        models: NDArray[np.bool_] | None = None,
+        shifts: Array | None = None,
+    ) -> "Calibration":
+        """Sort the scores of each group, its rows' weights beside them.
+
+        Parameters
+        ----------
+        scores : sequence of arrays
+            Of each group.
+        weights : sequence of arrays, optional
+            Of the same rows; None for equal ones.
+        models, shifts
+            As the attributes.
+        """
+        weights = [np.ones_like(own) for own in scores] if weights is None else weights
+        mean = np.concatenate(weights).mean()
+        ascending = [_sorted(*own) for own in zip(scores, weights, strict=True)]
+        return cls(
+            np.concatenate([own for own, _ in ascending]),
+            np.concatenate([own for _, own in ascending]) / mean,
+            np.array([len(own) for own in scores]) if len(scores) > 1 else None,
+            models,
+            shifts,
+        )
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return 1 if self.sizes is None else len(self.sizes)
+
+    def group(self, g: int) -> tuple[Array, Array]:
+        """Scores and weights of the rows of one group; group 0 are those that `fit` held out."""
+        if self.sizes is None:
+            return self.scores, self.weights
+        end = int(self.sizes[: g + 1].sum())
+        own = slice(end - int(self.sizes[g]), end)
+        return self.scores[own], self.weights[own]
+
+    @property
+    def smallest(self) -> float:
+        """The smallest p-value possible, 1 / (1 + n)."""
+        return float(1 / (1 + self.weights.sum()))
 
     def pvalue(self, scores: Array) -> Array:
-        """Conformal p-value: the share of calibration rows that are at most as likely.
+        """Cross-conformal p-value: the share of calibration rows that are at most as likely.
 
-        The row itself counts as one of them, (1 + #{calibration <= score}) / (n + 1), so that
-        among rows like the training data p <= alpha happens with probability at most alpha.
+        Each group compares a row with its own rows under its own models. The row itself counts as
+        one of all n, (1 + #{calibration <= score}) / (n + 1), so that among rows like the training
+        data p <= alpha happens with a probability of about alpha (at most alpha for one group).
+
+        Parameters
+        ----------
+        scores : array of shape (n_new,), or (G, n_new) for several groups
+            Log densities of new rows by the models of each group.
         """
-        below = np.searchsorted(self.scores, scores, side="right")
-        mass = np.concatenate([[0.0], np.cumsum(self.weights)])
-        return np.asarray((1 + mass[below]) / (1 + mass[-1]))
+        by_group = np.atleast_2d(scores)
+        if len(by_group) != self.n_groups:
+            raise ValueError(
+                f"Expected scores by the models of {self.n_groups} groups; got {len(by_group)}."
+            )
+        mass = sum(mass_below(*self.group(g), own) for g, own in enumerate(by_group))
+        return np.asarray((1 + mass) / (1 + self.weights.sum()))
+
+    def quantile(self, share: float) -> float:
+        """The log density below which a share of rows like those fitted fall.
+
+        As all models together score them.
+        """
+        pooled = self.pooled()
+        middles = np.cumsum(pooled.weights) - pooled.weights / 2
+        return float(np.interp(share, middles / pooled.weights.sum(), pooled.scores))
+
+    def pooled(self) -> "Calibration":
+        """All rows as one group, their scores shifted to those of all models together.
+
+        For thresholds of log densities, which p-values of several groups do not have: these are
+        about right, where the p-values are exact.
+        """
+        if self.shifts is None or self.sizes is None:
+            return self
+        return Calibration(
+            *_sorted(self.scores + np.repeat(self.shifts, self.sizes), self.weights)
+        )
+
+
+def mass_below(scores: Array, weights: Array, limits: Array) -> Array:
+    """Weight of the rows that are at most as likely as each limit.
+
+    Parameters
+    ----------
+    scores : array of shape (n,), ascending
+    weights : array of shape (n,)
+    limits : array of shape (m,)
+
+    Returns
+    -------
+    array of shape (m,)
+    """
+    # A log density of -inf stays what it is.
+    slack = TIE * np.clip(np.abs(limits), 1.0, 1e300)
+    below = np.searchsorted(scores, limits + slack, side="right")
+    return np.concatenate([[0.0], np.cumsum(weights)])[below]
+
+
+def left_out_pvalues(
+    scores: Sequence[Array], held_out: Array, weights: Sequence[Array], shifts: Array
+) -> Array:
+    """P-values of the very rows that calibrate: the share of rows that are at most as likely.
+
+    A row counts itself as one of n rows, (1 + #{others <= score}) / n. Rows that were held out are
+    compared with those of a group under the models of this group; rows of different groups, which
+    no model has both left out, by their log densities shifted to those of all models together.
+
+    Parameters
+    ----------
+    scores : sequence of G arrays
+        Log densities of the rows of each group by its models; of the first, the held-out rows, by
+        all models.
+    held_out : array of shape (G, n_0)
+        Log densities of the held-out rows by the models of each group.
+    weights : sequence of G arrays
+    shifts : array of shape (G,)
+        As of `Calibration`.
+
+    Returns
+    -------
+    array of shape (n,)
+        Group after group, in the order of `scores`.
+    """
+    mean = np.concatenate(weights).mean()
+    weights = [own / mean for own in weights]
+    # Rows of all groups but the first together, as all models would score them.
+    shifted = [own + shift for own, shift in zip(scores, shifts, strict=True)]
+    none = np.empty(0)
+    pooled = _sorted(np.concatenate([none, *shifted[1:]]), np.concatenate([none, *weights[1:]]))
+    below = [mass_below(*_sorted(scores[0], weights[0]), scores[0])]
+    for own, w, by_models, alike in zip(
+        scores[1:], weights[1:], held_out[1:], shifted[1:], strict=True
+    ):
+        below[0] = below[0] + mass_below(*_sorted(own, w), by_models)
+        unseen = mass_below(*_sorted(by_models, weights[0]), own)
+        below.append(mass_below(*pooled, alike) + unseen)
+    w = np.concatenate(weights)
+    return np.asarray((1 + np.concatenate(below) - w) / (1 + w.sum() - w))
+
+
+def benjamini_hochberg(p_values: ArrayLike, fdr: float) -> NDArray[np.bool_]:
+    """Which rows to report so that about a share `fdr` of those reported, at most, are usual ones.
+
+    The largest k is taken for which k of the n p-values are at most k / n * fdr. Conformal
+    p-values depend on each other in a way for which this holds (Bates et al. 2023).
+
+    Parameters
+    ----------
+    p_values : array-like of shape (n,)
+        NaN where a row has none; such rows are not reported, nor counted.
+    fdr : float
+        False discovery rate, above 0 and at most 1.
+
+    Returns
+    -------
+    bool array of shape (n,)
+
+    References
+    ----------
+    Benjamini and Hochberg (1995), Controlling the false discovery rate.
+    Bates, Candes, Lei, Romano and Sesia (2023), Testing for outliers with conformal p-values.
+
+    Examples
+    --------
+    >>> benjamini_hochberg([0.001, 0.8, 0.03, 0.02], fdr=0.1)
+    array([ True, False,  True,  True])
+    """
+    number_between(fdr, "fdr", 0, 1, open_low=True)
+    p = np.asarray(p_values, dtype=np.float64)
+    known = np.sort(p[~np.isnan(p)])
+    enough = np.flatnonzero(known <= np.arange(1, len(known) + 1) / len(known) * fdr)
+    # NaN is never at most anything.
+    return np.asarray(p <= (known[enough[-1]] if len(enough) else -np.inf))
+
+
+def _sorted(scores: Array, weights: Array) -> tuple[Array, Array]:
+    order = np.argsort(scores, kind="stable")
+    return scores[order], weights[order]

@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from rnade.cli.ask import ask
+from rnade.cli.compare import compare
 from rnade.cli.fit import SETTINGS, fit
 from rnade.cli.impute import impute
 from rnade.cli.info import info
 from rnade.cli.options import with_single_options
+from rnade.cli.outliers import OFFERED, outliers
 from rnade.cli.report import report
 from rnade.cli.reproduce import reproduce
 from rnade.cli.sample import sample
@@ -50,8 +52,15 @@ _add(
     more=settings_parameters(SETTINGS),
 )
 _add(
+    outliers,
+    "rnade outliers wine.csv",
+    "rnade outliers people.csv --id name --level 0.01 -o odd.csv",
+    more=settings_parameters(OFFERED),
+)
+_add(
     score,
     "rnade score wine.rnade new.csv",
+    "rnade score wine.rnade new.csv --level 0.01 --id bottle",
     "rnade score wine.rnade new.csv -o scores.parquet",
     "rnade score wine.rnade new.csv --json",
 )
@@ -76,6 +85,11 @@ _add(
     report,
     "rnade report wine.rnade wine.csv -o report.html",
     "rnade report wine.rnade new.csv --json",
+)
+_add(
+    compare,
+    "rnade compare a.rnade b.rnade test.csv",
+    "rnade compare a.rnade b.rnade test.csv --json",
 )
 _add(info, "rnade info wine.rnade", "rnade info wine.rnade --json")
 _add(reproduce, "rnade reproduce table1 --quick", "rnade reproduce table2 --report-only")

@@ -81,24 +81,8 @@ def fit(
             " cross-validation; average the best models, or keep one with --no-ensemble.",
         ),
     ] = False,
-    exclude: Annotated[
-        Any,
-        typer.Option(
-            parser=options.split_names,
-            metavar="NAMES",
-            help="Comma-separated names of columns not to use.",
-        ),
-    ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=KIND",
-            help="What a column holds, if its type does not say; may be given again for others."
-            " Kinds: real, integer, category, ordinal, boolean, date, leave-out. --kind real"
-            " alone takes every column as real numbers, as published log-likelihoods do: then"
-            " text and dates are left out. (Only with --model rnade or fvbn.)",
-        ),
-    ] = None,
+    exclude: options.Exclude = None,
+    kind: options.Kind = None,
     weight: options.Weight = None,
     reading: options.Reading,
     force: options.Force = False,
@@ -113,11 +97,42 @@ def fit(
     and free text are left out, and named; --columns chooses the columns instead. Models other than
     rnade and fvbn take numeric columns only.
     """
-    from rnade.exceptions import TableWarning
     from rnade.tables import check_destination
 
     path = Path(output) if output is not None else default_output(data)
     check_destination(path, force=force, inputs=[data])
+    estimator, table = fitted(
+        data,
+        model=model,
+        ensemble=ensemble,
+        search=search,
+        exclude=exclude,
+        kind=kind,
+        weight=weight,
+        reading=reading,
+        quiet=quiet,
+        settings=settings,
+    )
+    estimator.save(path, overwrite=force)
+    _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
+
+
+def fitted(
+    data: str,
+    *,
+    model: str = "rnade",
+    ensemble: bool | None = None,
+    search: bool = False,
+    exclude: Sequence[str] | None,
+    kind: Sequence[str] | None,
+    weight: str | None,
+    reading: options.Reading,
+    quiet: bool,
+    settings: Mapping[str, Any],
+) -> "tuple[Any, Table | Frame]":
+    """Read a table and fit a model to it, as the options of `fit` say; give both."""
+    from rnade.exceptions import TableWarning
+
     chosen = _settings(model, settings)
     if model != "rnade" and (search or ensemble is not None):
         raise ValueError(f"--search and --ensemble are options for --model rnade, not {model}.")
@@ -152,8 +167,7 @@ def fit(
         "left_out": dict(table.left_out),
         "dropped_rows": table.dropped_rows,
     }
-    estimator.save(path, overwrite=force)
-    _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
+    return estimator, table
 
 
 def _read_numbers(

@@ -18,12 +18,19 @@ _MEASURE = (
 def info(model: options.ModelFile, as_json: options.Json = False) -> None:
     """Show what a model is: its class, settings, columns, training and held-out score."""
     # The estimator itself is not needed, and would take seconds to load, as would torch.
-    from rnade.evaluation import mean_score
+    from rnade.evaluation import Calibration, mean_score
     from rnade.serialisation import read_arrays
 
     arrays, stored = read_arrays(model)
     names = stored["columns"]
-    held_out = mean_score(arrays["calibration.scores"], arrays["calibration.weights"])
+    calibration = Calibration(
+        **{
+            name.removeprefix("calibration."): array
+            for name, array in arrays.items()
+            if name.startswith("calibration.")
+        }
+    )
+    held_out = mean_score(*calibration.group(0))
     last = stored["history"][-1]
     # Of an average, the history is that of one model; files of one model may say nothing of it.
     members = stored.get("fitted", {}).get("members_") or []
@@ -34,6 +41,7 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
         "has_column_names": names is not None,
         "n_rows": stored["n_rows"],
         "held_out": vars(held_out),
+        "p_values": {"n_rows": len(calibration.scores), "smallest": calibration.smallest},
         "training": {
             "models": max(1, len(members)),
             "epochs": last["epoch"],
@@ -56,6 +64,8 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
     print(f"columns ({len(columns)}): {shown}")
     _print_table(described)
     print(f"held-out log-likelihood: {nats(held_out)}")
+    compared = counted(len(calibration.scores), "row")
+    print(f"p-values: by {compared}, at least {calibration.smallest:.2g}")
     epochs = f"{counted(training['epochs'], 'epoch')}, best {training['best_epoch']}"
     if len(members) > 1:
         most = max(member["epochs"] for member in members)

@@ -49,6 +49,24 @@ Weight = Annotated[
         metavar="COLUMN", help="The column that holds the weight of each row, 0 or more."
     ),
 ]
+Exclude = Annotated[
+    Any,
+    typer.Option(
+        parser=split_names,
+        metavar="NAMES",
+        help="Comma-separated names of columns not to use.",
+    ),
+]
+Kind = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=KIND",
+        help="What a column holds, if its type does not say; may be given again for others."
+        " Kinds: real, integer, category, ordinal, boolean, date, leave-out. --kind real"
+        " alone takes every column as real numbers, as published log-likelihoods do: then"
+        " text and dates are left out. (Only of RNADE models.)",
+    ),
+]
 Device = Annotated[str, typer.Option(metavar="[auto|cpu|cuda]", help="Where to compute.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists already.")]
 Quiet = Annotated[

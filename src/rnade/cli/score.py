@@ -1,12 +1,23 @@
 """``rnade score``: how likely each row of a table is, and which column makes it odd."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from rnade.cli import options
 from rnade.cli.fit import nats, say_notes
 from rnade.cli.kinds import errors_in_our_words, sorts_of, with_marks, without_gaps
+from rnade.cli.reasons import (
+    Fdr,
+    Id,
+    Level,
+    as_given,
+    oddest,
+    say_judges,
+    table_of_rows,
+    with_original,
+)
 from rnade.cli.terminal import counted, note, print_json
 
 if TYPE_CHECKING:
@@ -18,6 +29,12 @@ def score(
     data: options.Data,
     *,
     output: options.TableFile = "-",
+    id_column: Id = None,
+    top: Annotated[
+        int | None, typer.Option(metavar="N", help="Only the N rows with the smallest p-values.")
+    ] = None,
+    level: Level = None,
+    fdr: Fdr = None,
     weight: options.Weight = None,
     reading: options.Reading,
     device: options.Device = "auto",
@@ -27,19 +44,22 @@ def score(
 ) -> None:
     """Give the log density of each row of a table, its p-value and its most surprising column.
 
-    log_density is in nats; p_value is the share of held-out rows at most as likely, so that small
+    log_density is in nats; p_value is the share of fitted rows at most as likely, so that small
     values mark outliers; surprise is the column whose value is the most unlikely compared with
-    what the model expects of this column, given the columns before it. row counts rows from 1,
-    without the header. With --weight, the mean is a weighted one.
+    what is typical of this column, given the other columns; value is what it holds, and expected
+    what the model expected: an interval that holds 90 %, or the likeliest level. row counts rows
+    from 1, without the header; the columns of the table follow. --top, --level and --fdr choose
+    the oddest rows, which then come first. With --weight, the mean is a weighted one.
+
+    The table that was fitted is known again: its rows are scored by models that left them out of
+    training.
 
     Of models of tables with columns of any kind, missing cells are allowed: a row counts by the
     cells that it has, and a level that was not in the fitted table has a low probability.
     """
-    import pyarrow as pa
+    from rnade.tables import check_destination, rows_of, table_format, write_table
 
-    from rnade.tables import check_destination, table_format, write_table
-
-    table_format(output)
+    kind = table_format(output)
     check_destination(output, force=force, inputs=[model, data])
     from rnade import load
     from rnade.columns.names import is_read_by_kind
@@ -47,55 +67,46 @@ def score(
 
     estimator: Any = load(model, device=device)
     table = read_for(estimator, data, reading, weight=weight, quiet=quiet)
-    X: Any = table.to_arrow()
-    names, seen = list(table.names), None
+    X = as_given(estimator, table)
     if is_read_by_kind(estimator):
-        names = list(estimator.schema_.names)
         with errors_in_our_words(table):
             _, seen = estimator.schema_.encode(X)
-    elif not hasattr(estimator, "feature_names_in_"):
-        X = table.values
-    # Not the sum of the terms: p-values compare with scores to the last bit.
-    scores = estimator.score_samples(X)
-    p_values = estimator.calibration_.pvalue(scores)
-    if seen is not None and not (some := seen.any(axis=1)).all():
-        n_empty = int((~some).sum())
+        _say_empty(seen, quiet=quiet)
+    judged = estimator.judge(X)
+    say_judges(judged, quiet=quiet)
+    at = oddest(judged, top, level, fdr)
+    # With --json alone the rows are in the JSON.
+    in_file = output != "-"
+    as_text = kind == "csv" and (in_file or not as_json)
+    found = table_of_rows(estimator, table, judged, at, id_column=id_column)
+    found = with_original(found, table, at, as_text=as_text)
+    if in_file or not as_json:
+        write_table(found, output, force=force)
+    mean = mean_score(judged.scores, table.weights)
+    if as_json:
+        summary = {
+            **vars(mean),
+            "dropped_rows": table.dropped_rows,
+            "out_of_fold": int(judged.left_out.sum()),
+            "learned": int(judged.learned.sum()),
+            "smallest_p_value": estimator.calibration_.smallest,
+        }
+        rows = {"output": output} if in_file else {"rows": rows_of(found)}
+        print_json({"summary": summary, **rows})
+    else:
+        note(f"mean log density {nats(mean)}", quiet=quiet)
+
+
+def _say_empty(seen: Any, *, quiet: bool) -> None:
+    """Say how many rows have no cell that a model knows."""
+    n_empty = int((~seen.any(axis=1)).sum())
+    if n_empty:
         verb = "has" if n_empty == 1 else "have"
         note(
             f"{counted(n_empty, 'row')} {verb} no cell that the model knows: log_density is 0"
             " there, and p_value 1",
             quiet=quiet,
         )
-        p_values[~some] = 1.0
-    results = {
-        "row": table.rows,
-        "log_density": scores,
-        "p_value": p_values,
-        "surprise": pa.array(_surprises(estimator, X, names, seen), pa.string()),
-    }
-    mean = mean_score(scores, table.weights)
-    # With --json alone the rows are in the JSON.
-    in_file = output != "-"
-    if in_file or not as_json:
-        write_table(results, output, force=force)
-    if as_json:
-        summary = {**vars(mean), "dropped_rows": table.dropped_rows}
-        rows = {"output": output} if in_file else {"rows": pa.table(results).to_pylist()}
-        print_json({"summary": summary, **rows})
-    else:
-        note(f"mean log density {nats(mean)}", quiet=quiet)
-
-
-def _surprises(estimator: Any, X: Any, names: Sequence[str], seen: Any) -> list[str | None]:
-    """Name the column that makes each row most unusual; None where no cell is observed."""
-    from rnade.surprise import typical_log_conditionals
-
-    terms = estimator.log_conditionals(X) - typical_log_conditionals(estimator)
-    if seen is None:
-        return [names[d] for d in terms.argmin(axis=1)]
-    terms[~seen] = float("inf")
-    worst, some = terms.argmin(axis=1), seen.any(axis=1)
-    return [names[d] if known else None for d, known in zip(worst, some, strict=True)]
 
 
 def read_for(

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,23 +17,22 @@ from rnade.columns.partition import ColumnCells
 from rnade.estimators.base import AbstractAutoregressiveEstimator, raise_if_diverged
 from rnade.estimators.networks import AbstractNetworksEstimator
 from rnade.estimators.parameters import estimator
+from rnade.estimators.scoring import Models
+from rnade.estimators.tables import ASKED_ROWS
 from rnade.exceptions import TrainingWarning, warn_caller
 from rnade.nn.any_order import AnyOrderModule
 from rnade.nn.ensemble import log_average
 from rnade.nn.questions import log_densities
 from rnade.nn.table import TableDensity
 from rnade.training import Member, Outcome, diverged_error
+from rnade.training.folds import FEWEST_ROWS_TO_FOLD
 from rnade.training.questions import cut_smoothly, plan_questions, questions_recipe
 from rnade.training.table import (
-    MOST_NETWORKS,
     TablePlan,
     plan_table,
     table_members,
 )
 from rnade.typing import Array
-
-# Rows below which each network's own part would be too few to stop its training.
-FEWEST_ROWS_TO_PART = 5 * MOST_NETWORKS
 
 
 @estimator
@@ -67,6 +67,7 @@ class AbstractAnyOrderEstimator(
     """
 
     questions_network_: dict[str, Any] | None = None
+    score_fitted: bool
     _kept = ("members_", "network_", "questions_network_")
     module_: Any
     n_components: int
@@ -86,18 +87,26 @@ class AbstractAnyOrderEstimator(
                 " this one has others. Use ensemble='auto', or None for one network."
             )
 
+    @property
+    def _covers(self) -> bool:
+        """Whether the models, if there are several, are to leave out all rows between them."""
+        return self.score_fitted or self._scores_fitted
+
     def _train(
         self, training: Batch, held_out: Batch | None, seed: int, target: Any
     ) -> tuple[Any, Outcome]:
         if not self._mixed:
             return super()._train(training, held_out, seed, target)
         assert held_out is not None
-        few = len(training.x) < FEWEST_ROWS_TO_PART
-        columns, plan, members = self.make_table_members(training, held_out if few else None, seed)
+        few = len(training.x) < FEWEST_ROWS_TO_FOLD
+        columns, plan, members = self.make_table_members(
+            training, held_out if few else None, seed, cover=self._covers
+        )
         device = training.x.device
         bank = self._trained_bank(members)
         trained = bank.results()
-        results = [result for result in trained if result.diverged is None]
+        good = [m for m, result in enumerate(trained) if result.diverged is None]
+        results = [trained[m] for m in good]
         if not results:
             raise_if_diverged(trained)
         networks: Any = AnyOrderModule.stack([result.module for result in results])
@@ -105,13 +114,14 @@ class AbstractAnyOrderEstimator(
         self.members_ = [
             {
                 "changes": {},
-                "fold": None if few else i,
+                "fold": m % plan.n_folds if plan.n_folds else None,
+                "n_folds": plan.n_folds,
                 "best_epoch": result.best_epoch,
                 "epochs": result.history[-1]["epoch"],
                 "validation": result.best_score,
                 "train": result.train_at_best,
             }
-            for i, result in enumerate(results)
+            for m, result in zip(good, results, strict=True)
         ]
         best = max(results, key=lambda result: result.best_score)
         orders = self._orders(plan.n_orders, seed, len(results))
@@ -122,8 +132,20 @@ class AbstractAnyOrderEstimator(
         )
         return module.to(device), outcome
 
+    def _left_out_scores(self, X: Array, counted: Array, models: Models) -> Array:
+        if not self._mixed:
+            return super()._left_out_scores(X, counted, models)
+        # Links have counted these rows, which must not predict themselves.
+        groups = torch.as_tensor(models[None]).to(self.module_.device)
+        parts = [
+            self.module_.group_log_prob(self.module_.cells(X[at], counted[at]), groups)[0]
+            for at in np.split(np.arange(len(X)), range(ASKED_ROWS, len(X), ASKED_ROWS))
+        ]
+        scores: Array = torch.cat(parts).double().cpu().numpy()
+        return scores
+
     def make_table_members(
-        self, training: Batch, held_out: Batch | None, seed: int
+        self, training: Batch, held_out: Batch | None, seed: int, *, cover: bool = False
     ) -> tuple[list[ColumnCells], TablePlan, list[Member]]:
         """Cut the columns of training rows, plan networks and make them ready for a bank.
 
@@ -134,6 +156,8 @@ class AbstractAnyOrderEstimator(
         held_out : Batch, optional
             Rows that stop the training of all networks; None for a part of the others each.
         seed : int
+        cover : bool
+            Whether the networks leave out all rows between them.
         """
         X, device = training.x.cpu().numpy(), training.x.device
         columns, links = self._cut_and_link(training)
@@ -145,7 +169,10 @@ class AbstractAnyOrderEstimator(
             n_hidden=None if self.n_hidden == type(self).n_hidden else self.n_hidden,
             n_layers=None if self.n_layers == type(self).n_layers else self.n_layers,
             n_networks=None if isinstance(self.ensemble, str) else 1,
+            cover=cover,
         )
+        if held_out is not None and not cover:
+            plan = replace(plan, n_folds=0)
         recipe = self._table_recipe(plan, len(columns))
         members = table_members(
             columns, X, training.weights, plan, recipe, seed, device, links, held_out

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Generator
 
@@ -14,6 +16,7 @@ from rnade.batch import Batch
 from rnade.columns import Resolution
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.parameters import TrainingParameters, estimator
+from rnade.estimators.scoring import Models
 from rnade.exceptions import TrainingWarning, warn_caller
 from rnade.nn import AbstractAutoregressive, AbstractDensity, EnsembleModule
 from rnade.progress import bank_bar
@@ -27,10 +30,9 @@ from rnade.training import (
     diverged_error,
     make_recipe,
 )
+from rnade.training.folds import FEWEST_TO_STOP, N_FOLDS, fold_rows
 from rnade.typing import Array
 
-# Parts of the training rows, each of which stops the training of some models of an average.
-N_FOLDS = 8
 # Trainings of one fit, by the folders of their checkpoints, and what their bars say.
 STAGES = {
     "train": "Training",
@@ -49,13 +51,16 @@ class Planned:
     changes : dict
         Parameters of the estimator that it changes.
     fold : int or None
-        Which eighth of the training rows stops its training early; None for the rows that `fit`
-        held out.
+        Which part of the training rows it leaves out, to stop its training early; None for none,
+        where the rows that `fit` held out stop it.
+    n_folds : int
+        How many parts there are.
     """
 
     order: Any
     changes: dict[str, Any] = field(default_factory=dict)
     fold: int | None = None
+    n_folds: int = N_FOLDS
 
 
 class AbstractTrainedEstimator(TrainingParameters, AbstractDensityEstimator):
@@ -215,11 +220,17 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
             width = other._noise_width(resolution)
             key = planned.fold, None if width is None else width.tobytes()
             if key not in sets:
-                fold = None if held_out is None else planned.fold
-                sets[key] = _split_rows(training, held_out, seed, fold, width)
+                sets[key] = _split_rows(training, held_out, seed, planned, width)
             target = None if targets is None else targets[i]
             members.append(Member(module, recipe, *sets[key], target))
         return members
+
+    def _left_out(self, training: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], Models]]:
+        parts = [(member["fold"], member["n_folds"]) for member in self.members_]
+        return [
+            (training[fold_rows(len(training), *part)], np.array([own == part for own in parts]))
+            for part in sorted({part for part in parts if part[0] is not None})
+        ]
 
     def _floors(self, resolution: Resolution) -> Array:
         return resolution.floors(self.standardiser_.scale)
@@ -247,15 +258,21 @@ def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:
 
 
 def _split_rows(
-    training: Batch, held_out: Batch | None, seed: int, fold: int | None, width: Array | None
+    training: Batch, held_out: Batch | None, seed: int, planned: Planned, width: Array | None
 ) -> tuple[ShuffledRows, Batch | None]:
-    """Rows to train on and rows that stop training: those held out, or a fold of the former."""
+    """Rows to train on and rows that stop training: those held out, or a fold of the former.
+
+    The second training, which holds out none, is on all rows.
+    """
     rows, left = training, held_out
+    fold = None if held_out is None else planned.fold
     if fold is not None:
         n = len(rows.x)
         here = torch.zeros(n, dtype=torch.bool, device=rows.x.device)
-        here[fold * n // N_FOLDS : (fold + 1) * n // N_FOLDS] = True
-        rows, left = training.map(lambda t: t[~here]), training.map(lambda t: t[here])
+        here[fold_rows(n, fold, planned.n_folds)] = True
+        rows = training.map(lambda t: t[~here])
+        if here.sum() >= FEWEST_TO_STOP:
+            left = training.map(lambda t: t[here])
     noise_width = None if width is None else torch.as_tensor(width).to(rows.x)
     seed += fold or 0
     return ShuffledRows(rows.x, seed, weights=rows.weights, noise_width=noise_width), left
@@ -266,6 +283,7 @@ def _described(planned: Planned, result: Trained) -> dict[str, Any]:
     return {
         "changes": planned.changes,
         "fold": planned.fold,
+        "n_folds": planned.n_folds,
         "best_epoch": result.best_epoch,
         "epochs": result.history[-1]["epoch"],
         "validation": result.best_score,

@@ -14,9 +14,9 @@ from rnade.columns import Resolution, Standardiser
 from rnade.estimators.conditionals import AbstractConditionalsEstimator
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_weights, prepare_real, warn_of_few_rows
-from rnade.estimators.scoring import for_scoring
+from rnade.estimators.scoring import Models, for_scoring
 from rnade.estimators.settings import DTYPES, make_rng, named_dtype, resolve_device
-from rnade.evaluation import Calibration
+from rnade.evaluation import Calibration, left_out_pvalues
 from rnade.exceptions import TrainingDivergedError, TrainingWarning, warn_caller
 from rnade.nn import AbstractDensity
 from rnade.training import Outcome
@@ -84,6 +84,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         fraction = number_between(
             self.validation_fraction, "validation_fraction", 0, 0.9, open_low=True
         )
+        if self.contamination != "auto":
+            number_between(self.contamination, "contamination", 0, 0.5, open_low=True)
         device, dtype = resolve_device(self.device), named_dtype(self.dtype, "dtype")
         if self.score_dtype not in ("auto", *DTYPES):
             raise unknown_name(self.score_dtype, ["auto", *DTYPES], "score_dtype")
@@ -119,18 +121,87 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         self.__dict__.pop("origin_", None)  # of an earlier table
         self.best_epoch_ = outcome.best_epoch
         self.history_ = outcome.history
-        self.validation_scores_ = self._score(X[held_out])
-        self.calibration_ = Calibration.from_scores(
-            self.validation_scores_, None if weights is None else weights[held_out]
-        )
-        self.__dict__.pop("retrain_history_", None)  # of an earlier fit
+        scores, p_values = self._calibrate(X, weights, training, held_out)
+        self.fit_scores_, self.fit_pvalues_ = np.full((2, len(given)), np.nan)
+        self.fit_scores_[place], self.fit_pvalues_[place] = scores, p_values
+        for name in ("retrain_history_", "_typical"):
+            self.__dict__.pop(name, None)  # of an earlier fit
         if self._retrains and not outcome.interrupted:
             target = outcome.train_at_best
             self._train_again(X, weights, training, held_out, rows, seed, target)
+        if hasattr(self, "retrain_history_"):
+            # By folds, rows would be compared under models that have since learned them.
+            self.calibration_ = Calibration.from_scores(*self.calibration_.group(0))
         if not outcome.interrupted:
             self._train_beside(X, weights, training, held_out, seed, device)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
         return self
+
+    def _left_out(self, training: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], Models]]:
+        """Which training rows some models of an average have left out, and which models did.
+
+        Parameters
+        ----------
+        training : int array of shape (n,)
+            Places of the training rows, in the order in which they were trained on.
+
+        Returns
+        -------
+        list of (int array, bool array of shape (M,))
+            Places, and models; none for one model.
+        """
+        return []
+
+    def _left_out_scores(self, X: Array, counted: Array, models: Models) -> Array:
+        """Log densities of training rows by the average of models that have left them out.
+
+        Parameters
+        ----------
+        X : array of shape (N, D)
+        counted : array of shape (N,)
+            Weights of these rows, of which the mean over training rows is 1.
+        models : bool array of shape (M,)
+        """
+        return np.asarray(self._group_scores(X, models[None])[0])
+
+    def _calibrate(
+        self,
+        X: Array,
+        weights: Array | None,
+        training: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+    ) -> tuple[Array, Array]:
+        """Score every row by the models that left it out; keep what p-values of new rows need.
+
+        Returns
+        -------
+        scores, p_values : arrays of shape (N,)
+            NaN for rows that every model learned from.
+        """
+        w = np.ones(len(X)) if weights is None else weights
+        counted = w / w[training].mean()
+        folds = self._left_out(training)
+        models = None
+        if folds:
+            own = [models for _, models in folds]
+            models = np.stack([np.ones_like(own[0]), *own])
+        by_group = self._group_scores(X[held_out], models)
+        groups = [held_out, *(at for at, _ in folds)]
+        scores = [
+            by_group[0],
+            *(self._left_out_scores(X[at], counted[at], by) for at, by in folds),
+        ]
+        self.validation_scores_ = by_group[0]
+        self.calibration_ = Calibration.from_groups(
+            scores, [w[at] for at in groups], models, _shifts(by_group) if folds else None
+        )
+        found = np.full((2, len(X)), np.nan)
+        found[0, np.concatenate(groups)] = np.concatenate(scores)
+        p_values = left_out_pvalues(scores, by_group, [w[at] for at in groups], _shifts(by_group))
+        found[1, np.concatenate(groups)] = p_values
+        # A row with nothing observed is as usual as can be.
+        found[1, np.isnan(X).all(axis=1)] = 1.0
+        return found[0], found[1]
 
     def _train_beside(
         self,
@@ -184,6 +255,14 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             f" where at least {least:.4g} was to be expected. A lower learning_rate may help.",
             TrainingWarning,
         )
+
+
+def _shifts(by_group: Array) -> Array:
+    """How much more all models give a typical held-out row than those of each group, (G,)."""
+    some = np.isfinite(by_group).all(axis=0)
+    if not some.any():
+        return np.zeros(len(by_group))
+    return np.asarray(np.median(by_group[0, some] - by_group[:, some], axis=1))
 
 
 def make_batch(Z: Array, weights: Array | None, device: torch.device, dtype: torch.dtype) -> Batch:

@@ -21,12 +21,16 @@ class FittedRows:
         Places of the held-out rows in the table, ascending.
     low, high : array of shape (D,)
         Smallest and largest value of each column.
+    at : array of shape (n,), optional
+        Places of the digested rows in the table as it was given, if some of its rows, of weight
+        0, need not be readable and are not among them.
     """
 
     digest: str
     held_out: NDArray[np.int64]
     low: Array
     high: Array
+    at: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, X: Array, held_out: NDArray[np.int64]) -> "FittedRows":

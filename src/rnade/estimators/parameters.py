@@ -41,14 +41,18 @@ class FitParameters:
     Parameters
     ----------
     validation_fraction : float
-        Share of the rows held out: they calibrate p-values and give `held_out_score`. Where one
+        Share of the rows held out: they give `held_out_score` and calibrate p-values. Where one
         model is fitted, they also choose what is kept of it: its epoch (early stopping), its
-        settings or its size. The models of an average early-stop on 1/8 folds of the other rows.
+        settings or its size. The models of an average early-stop on 1/8 folds of the other rows,
+        which calibrate p-values too.
     retrain : bool
         Afterwards train again on all rows, until the training log-likelihood of the best epoch is
         reached (the paper's rule). P-values keep the held-out scores of the first training. Where
         it breaks, the first model is kept, with a warning. Not of RNADE's and FVBN's tables with
         other than complete real-valued columns.
+    contamination : "auto" or float
+        Share of rows that `predict` and `fit_predict` label as outliers, of rows like those
+        fitted, at most 0.5. "auto" is 0.01. It has no part in training.
     device : {"auto", "cpu", "cuda"}
         Where to compute.
     random_state : int, RandomState instance or None
@@ -59,6 +63,7 @@ class FitParameters:
 
     validation_fraction: float = 0.1
     retrain: bool = False
+    contamination: str | float = "auto"
     device: str = "auto"
     random_state: Any = None
     verbose: int = 0

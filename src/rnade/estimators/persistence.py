@@ -60,6 +60,9 @@ PARTS: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 # Those that an estimator or a file of an earlier version may lack.
 OPTIONAL_PARTS = ("resolution", "rows")
+# What is kept of each row of the fitted table, by the names of the tensors; files of earlier
+# versions have none.
+FITTED_ROWS = {"fit.scores": "fit_scores_", "fit.pvalues": "fit_pvalues_"}
 # Fitted attributes that are numbers and lists, by their names in a file, and those not always set.
 PLAIN = {
     "n_columns": "n_features_in_",
@@ -85,10 +88,15 @@ def save(
         for name, t in estimator.module_.state_dict().items()
     }
     tensors["validation.scores"] = torch.as_tensor(estimator.validation_scores_)
+    for name, attribute in FITTED_ROWS.items():
+        if (own := getattr(estimator, attribute)) is not None:
+            tensors[name] = torch.as_tensor(own)
     for prefix, (attribute, _) in PARTS.items():
         part = getattr(estimator, attribute)
         arrays = {} if part is None else {k: v for k, v in vars(part).items() if k != "digest"}
-        tensors |= {f"{prefix}.{name}": torch.as_tensor(a) for name, a in arrays.items()}
+        tensors |= {
+            f"{prefix}.{name}": torch.as_tensor(a) for name, a in arrays.items() if a is not None
+        }
     names = getattr(estimator, "feature_names_in_", None)
     fitted = estimator.fitted_rows_
     schema = getattr(estimator, "schema_", None)
@@ -185,6 +193,8 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
             estimator, tensors, "questions", "questions-cells", estimator.questions_network_
         )
     estimator.validation_scores_ = tensors["validation.scores"].numpy()
+    for name, attribute in FITTED_ROWS.items():
+        setattr(estimator, attribute, tensors[name].numpy() if name in tensors else None)
     for prefix, (attribute, make) in PARTS.items():
         arrays: dict[str, Any] = {k: t.numpy() for k, t in _under(prefix, tensors).items()}
         if prefix == "rows" and arrays:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator
 
 from rnade.checks import positive_int, unknown_name
-from rnade.columns import Column, Schema
+from rnade.columns import Schema
 from rnade.columns.filling import fill_cells
 from rnade.estimators.conditional import Conditional
 from rnade.estimators.given import Given, find_column, read_given
@@ -76,19 +76,7 @@ class QuestionsMixin:
         table = self._answering
         return table if any(table.networks.links) else copy.deepcopy(table).float()
 
-    @property
-    def _asked_schema(self) -> Schema:
-        """What the columns hold; of models that were told that all are real, just that."""
-        if self.schema_ is not None:
-            return self.schema_
-        names = getattr(self, "feature_names_in_", None)
-        count: int = self.n_features_in_  # type: ignore[attr-defined]
-        known = [f"x{d}" for d in range(1, count + 1)] if names is None else list(map(str, names))
-        return Schema(
-            columns=tuple(Column(name, "real") for name in known),
-            frame="array" if names is None else "pyarrow",
-            inputs=tuple(known),
-        )
+    _asked_schema: Any  # what the columns hold
 
     def _read_some(self, X: Any) -> Array:
         """A table with some of the columns as numbers; NaN where a cell is missing or absent."""

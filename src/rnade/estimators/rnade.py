@@ -7,12 +7,13 @@ from torch import Generator
 
 from rnade.columns import Resolution
 from rnade.estimators.any_order import AbstractAnyOrderEstimator
-from rnade.estimators.base import N_FOLDS, Planned
+from rnade.estimators.base import Planned
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
 from rnade.families import make_family
 from rnade.nn import RNADEModule
 from rnade.training import Recipe
+from rnade.training.folds import FEWEST_ROWS_TO_FOLD, N_FOLDS, covering
 from rnade.typing import Array
 
 # What ensemble="auto" trains: the settings and the number of orders that did best over the paper's
@@ -24,7 +25,6 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 MOST_ORDERS = 8
 CELLS_OF_ONE_ORDER = 450_000
-FEWEST_ROWS_TO_FOLD = 5 * N_FOLDS
 
 
 @estimator
@@ -64,8 +64,15 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
         and averages their densities, which needs no tuning (with recipe "paper" it trains one
         model, and a learning_rate or weight_decay given here is that of all models). None trains
         one model. A list of settings, each a dict of parameters to change, is trained and averaged
-        in as many orders. Each model of an average early-stops on its own 1/8 fold of the training
-        rows, and the held-out rows serve p-values and `held_out_score` alone.
+        in as many orders. Each model of an average early-stops on its own fold of the training
+        rows, 1/8 of them, and the held-out rows serve p-values and `held_out_score` alone.
+    score_fitted : bool
+        Whether to train so that every row is left out by some model of the average, to find
+        outliers in the fitted table itself: then all rows have `fit_scores_` and `fit_pvalues_`.
+        Most tables have that as it is. Of large tables, for which fewer than eight orders (or
+        networks) are trained, at least four are, each for fewer epochs, and a fit takes up to half
+        as long again; of tables of fewer than 45 rows, models learn from fewer rows.
+        `fit_predict` does this by itself.
     {TableParameters}
     {QuestionParameters}
     {RoundingParameters}
@@ -98,6 +105,13 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
         Of complete real-valued tables: the network that answers questions.
     questions_network_ : dict or None
         Its size.
+    fit_scores_ : array of shape (N,)
+        Log density of each row of the fitted table by the models that left it out of training.
+        NaN for rows that all models learned from (`score_fitted`) and rows of weight 0. Where one
+        model is fitted, only held-out rows have one; with `retrain` they are those of the first
+        training.
+    fit_pvalues_ : array of shape (N,)
+        The same rows' p-values: (1 + rows of these that are at most as likely) / (all of these).
     n_rows_ : int
         Rows fitted, held-out rows included.
     fitted_rows_ : FittedRows
@@ -126,6 +140,7 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
     activation: str = "relu"
     order: Any = "auto"
     ensemble: str | Sequence[Mapping[str, Any]] | None = "auto"
+    score_fitted: bool = False
 
     def _make_recipe(self, **changes: Any) -> Recipe:
         return super()._make_recipe(**changes).with_changes(**changes_of_family(self.family))
@@ -133,6 +148,12 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
     def _check_settings(self) -> None:
         super()._check_settings()
         given = self.ensemble
+        single = given is None or (isinstance(given, str) and self.recipe == "paper")
+        if self.score_fitted and single:
+            raise ValueError(
+                "score_fitted=True is for an average of models, each of which leaves out some"
+                " rows: use ensemble='auto' and recipe='modern', or score_fitted=False."
+            )
         if given is None or (isinstance(given, str) and given == "auto"):
             return
         if isinstance(given, str) or not all(isinstance(s, Mapping) for s in given):
@@ -152,16 +173,28 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
             settings = [{}] if by_hand else SETTINGS
         orders = min(MOST_ORDERS, max(1, CELLS_OF_ONE_ORDER // (n_rows * n_dimensions)))
         # A table too small to give every fold rows has its held-out rows stop all models.
-        folds = n_rows >= FEWEST_ROWS_TO_FOLD
+        n_folds = N_FOLDS if n_rows >= FEWEST_ROWS_TO_FOLD else None
+        share = 1.0
+        if self._covers:
+            orders, share = covering(orders)
+            n_folds = min(orders, n_rows)
         return [
             Planned(
                 ("random" if i else "raster") if automatic else self.order,
-                dict(changes),
-                i % N_FOLDS if folds else None,
+                self._shortened(changes, share),
+                None if n_folds is None else i % n_folds,
+                n_folds or N_FOLDS,
             )
             for changes in settings
             for i in range(orders)
         ]
+
+    def _shortened(self, changes: Mapping[str, Any], share: float) -> dict[str, Any]:
+        """Changes that train a model for a share of its epochs too."""
+        if share == 1:
+            return dict(changes)
+        epochs = self._changed(dict(changes))._make_recipe().epochs
+        return {**changes, "epochs": max(1, round(share * epochs))}
 
     def _make_module(
         self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None

@@ -3,12 +3,13 @@
 import copy
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, DensityMixin
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, DensityMixin, OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from rnade.checks import positive_int
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_rows, check_weights, column_labels
+from rnade.estimators.outliers import OutlierMethods
 from rnade.estimators.parameters import FitParameters
 from rnade.estimators.settings import make_generator, named_dtype
 from rnade.evaluation import Calibration, MeanScore, mean_score
@@ -32,8 +34,38 @@ SINGLE_ROWS = 4096
 COMPARED_ROWS = 256
 LARGEST_DIFFERENCE = 1e-4
 
+# Which models of an average are meant, or groups of them, of shape (M,) or (G, M).
+Models = NDArray[np.bool_]
 
-class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
+
+@dataclass(frozen=True)
+class Judged:
+    """What a model says of rows, each judged by models that did not learn from it if possible.
+
+    Attributes
+    ----------
+    scores : array of shape (N,)
+        Log densities.
+    p_values : array of shape (N,)
+    left_out : bool array of shape (N,)
+        Which rows are of the fitted table, with the log density and p-value that `fit` gave them
+        by models that left them out.
+    learned : bool array of shape (N,)
+        Which rows are of the fitted table and were left out by no model, so that they look more
+        usual than they are; or had a weight of 0 there.
+    """
+
+    scores: Array
+    p_values: Array
+    left_out: NDArray[np.bool_]
+    learned: NDArray[np.bool_]
+
+
+# DensityMixin first: scikit-learn takes estimators of type "outlier_detector" to give the same
+# labels by fit_predict as by fit and predict, and those of fit_predict are out of fold here.
+class AbstractScoringEstimator(
+    FitParameters, OutlierMethods, DensityMixin, OutlierMixin, BaseEstimator
+):
     """Scikit-learn estimator over one module that gives densities, once it is fitted."""
 
     # Of training and of scores; a parameter of those subclasses that have a choice.
@@ -50,6 +82,8 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
     best_epoch_: int
     n_rows_: int
     fitted_rows_: FittedRows | None
+    fit_scores_: Array | None
+    fit_pvalues_: Array | None
     origin_: dict[str, Any]
     n_features_in_: int
     fit_seconds_: float
@@ -97,12 +131,19 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         return float(np.average(scores, weights=check_weights(sample_weight, scores)))
 
     def pvalue(self, X: Any) -> Array:
-        """Share of held-out rows at most as likely as each row: small for outliers.
+        """Share of fitted rows that are at most as likely as each row: small for outliers.
 
         A row with p <= 0.01 is among the 1 % most unusual of rows like the training data. The
-        held-out rows are those that `fit` set aside; in the default, an average of models, they
-        have no part in training, and where one model is fitted they also choose its epoch. The
-        smallest value possible is 1 / (1 + number of held-out rows).
+        p-values are cross-conformal: each row is compared with fitted rows under models that left
+        these out of training. Those are the rows that `fit` held out and, of an average, the fold
+        that each model left out; where one model is fitted, the held-out rows alone, which also
+        choose its epoch. The smallest value possible is 1 / (1 + number of such rows),
+        `calibration_.smallest`.
+
+        The table that was fitted is known again: its rows get `fit_pvalues_`, for which no model
+        is asked that learned from the row; only rows that no model left out are compared as new
+        ones, and look more usual than they are. 1 for a row with nothing observed, of which there
+        is nothing to say.
 
         Parameters
         ----------
@@ -112,16 +153,79 @@ class AbstractScoringEstimator(FitParameters, DensityMixin, BaseEstimator):
         -------
         array of shape (N,)
         """
-        return self.calibration_.pvalue(self.score_samples(X))
+        return self.judge(X).p_values
+
+    def judge(self, X: Any) -> Judged:
+        """Log densities and p-values of rows in one pass: those of the fitted table out of fold.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+
+        Returns
+        -------
+        Judged
+            `scores` of rows that `left_out` marks are `fit_scores_`, all others those of
+            `score_samples`.
+        """
+        check_is_fitted(self)
+        values = self._comparable(X)
+        scores, p_values = np.full((2, len(values)), np.nan)
+        kept = self._kept_of(values)
+        known = kept is not None
+        if kept is not None:
+            scores, p_values = kept[0].copy(), kept[1].copy()
+        rest = np.flatnonzero(np.isnan(p_values))
+        if len(rest):
+            by_group = self._group_scores(self._encode(values[rest]), self.calibration_.models)
+            scores[rest] = by_group[0]
+            p_values[rest] = self.calibration_.pvalue(by_group)
+        p_values[np.isnan(values).all(axis=1)] = 1.0
+        left_out = np.full(len(values), known)
+        left_out[rest] = False
+        return Judged(scores, p_values, left_out, known & ~left_out)
+
+    def _comparable(self, X: Any) -> Array:
+        """X as a matrix of numbers, if its rows can be compared with those that calibrate."""
+        return self._check_rows(X)
+
+    def _kept_of(self, values: Array) -> tuple[Array, Array] | None:
+        """Log densities and p-values that `fit` kept of the fitted table, if this is it."""
+        fitted, scores, p_values = self.fitted_rows_, self.fit_scores_, self.fit_pvalues_
+        if fitted is None or scores is None or p_values is None:
+            return None
+        if fitted.at is not None and len(values) == len(scores):
+            # With rows of weight 0, of which no more is known.
+            return (scores, p_values) if fitted.are(values[fitted.at]) else None
+        at = slice(None) if fitted.at is None else fitted.at
+        return (scores[at], p_values[at]) if fitted.are(values) else None
 
     def held_out_score(self) -> MeanScore:
         """Mean log-likelihood of the rows that `fit` held out, with its standard error."""
         check_is_fitted(self)
-        return mean_score(self.calibration_.scores, self.calibration_.weights)
+        return mean_score(*self.calibration_.group(0))
 
     def _score(self, X: Array) -> Array:
         scores = self._in_chunks(X, lambda module, x: module.log_prob(x))
         return scores + self.standardiser_.log_determinant
+
+    def _group_scores(self, X: Array, models: Models | None) -> Array:
+        """Log densities by the average of each group of models, of shape (G, N).
+
+        Parameters
+        ----------
+        X : array of shape (N, D)
+        models : bool array of shape (G, M), or None
+            None for the model itself alone.
+        """
+        if models is None or models.shape[1] == 1:
+            return np.repeat(self._score(X)[None], 1 if models is None else len(models), axis=0)
+
+        def of_groups(module: Any, x: Tensor) -> Tensor:
+            found: Tensor = module.group_log_prob(x, torch.as_tensor(models).to(x.device))
+            return found.T
+
+        return self._in_chunks(X, of_groups).T + self.standardiser_.log_determinant
 
     def _in_chunks(self, X: Array, function: Callable[[Any, Tensor], Tensor]) -> Array:
         """What `function` gives of a module and the standardised rows of X, chunk by chunk."""

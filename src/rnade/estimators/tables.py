@@ -2,14 +2,15 @@
 
 import abc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import narwhals.stable.v1 as nw
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from rnade.columns import Column, Resolution, Schema, Standardiser
 from rnade.columns.links import Link
 from rnade.columns.partition import ColumnCells
 from rnade.columns.sources import as_frame
+from rnade.estimators.conditional import Conditional
 from rnade.estimators.conditionals import check_asked
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.inputs import check_rows, is_of_numbers, some
@@ -96,11 +98,19 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         self
         """
         self.__dict__.pop("network_", None)
-        counted = _rows_that_count(X, sample_weight)
+        *counted, kept = _rows_that_count(X, sample_weight)
         self._read(counted[0])
-        if self._mixed:  # what rows without a weight hold need not be readable
-            X, sample_weight = counted
-        return super().fit(X, y, sample_weight)
+        if not self._mixed or kept is None:
+            return super().fit(X, y, sample_weight)
+        # What rows without a weight hold need not be readable.
+        super().fit(counted[0], y, counted[1])
+        assert self.fitted_rows_ is not None
+        self.fitted_rows_ = replace(self.fitted_rows_, at=kept)
+        for name in ("fit_scores_", "fit_pvalues_"):
+            own, of_all = getattr(self, name), np.full(len(np.asarray(sample_weight)), np.nan)
+            of_all[kept] = own
+            setattr(self, name, of_all)
+        return self
 
     def _read(self, X: Any) -> None:
         """Find out what the columns of a table hold, and say it."""
@@ -229,20 +239,7 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
     def _standardised(self, module: Any, X: Array) -> Tensor:
         return module.cells(X) if self._mixed else super()._standardised(module, X)
 
-    def pvalue(self, X: Any) -> Array:
-        """Share of held-out rows at most as likely as each row: small for outliers.
-
-        As of all models; 1 for a row with nothing observed, of which there is nothing to say.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (N, D)
-
-        Returns
-        -------
-        array of shape (N,)
-        """
-        check_is_fitted(self)
+    def _comparable(self, X: Any) -> Array:
         answers = getattr(self, "questions_", None) is not None
         values = self._check_rows(X, missing=answers)
         gaps = np.isnan(values)
@@ -252,8 +249,7 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
                 " held-out rows, which had none: this model was fitted to complete columns. Fit"
                 " it to a table that has missing cells, or use score_samples."
             )
-        p_values = self.calibration_.pvalue(self._score(self._encode(values)))
-        return np.where(gaps.all(1), 1.0, p_values)
+        return values
 
     def pit(self, X: Any, random_state: Any = None) -> Array:
         """Probability integral transform: where each value falls in its conditional, from 0 to 1.
@@ -307,15 +303,64 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         shares, wanted = check_asked(q, where, values.shape)
         found = np.full((len(shares), *values.shape), np.nan)
         for d in range(values.shape[1]):
-            rows = np.flatnonzero(wanted[:, d])
-            for at in np.split(rows, range(ASKED_ROWS, len(rows), ASKED_ROWS)):
-                if len(at):
-                    density = self.column_density(values[at], d)
-                    found[:, at, d] = [density.quantile(share) for share in shares]
+            for at in _some_rows(wanted[:, d]):
+                density = self.column_density(values[at], d)
+                found[:, at, d] = [density.quantile(share) for share in shares]
         return found if np.ndim(q) else np.asarray(found[0])
+
+    @property
+    def _asked_schema(self) -> Schema:
+        """What the columns hold; of models that were told that all are real, just that."""
+        if self.schema_ is not None:
+            return self.schema_
+        names = getattr(self, "feature_names_in_", None)
+        count = self.n_features_in_
+        known = [f"x{d}" for d in range(1, count + 1)] if names is None else list(map(str, names))
+        return Schema(
+            columns=tuple(Column(name, "real") for name in known),
+            frame="array" if names is None else "pyarrow",
+            inputs=tuple(known),
+        )
+
+    @property
+    def _explaining(self) -> AbstractTableDensity | None:
+        """What gives the density of any column given all others; None if nothing does."""
+        beside: AbstractTableDensity | None = getattr(self, "questions_", None)
+        return self.module_ if self._mixed else beside
+
+    def _to_explain(self, X: Any) -> Array:
+        return self._check_rows(X, missing=self._explaining is not None)
+
+    def _cell_terms(self, X: Array) -> Array:
+        if self._explaining is None:
+            return super()._cell_terms(X)
+        found = np.full(X.shape, np.nan)
+        for d in range(X.shape[1]):
+            for at in _some_rows(~np.isnan(X[:, d])):
+                found[at, d] = self.column_density(X[at], d).log_prob(X[at, d])
+        return found
+
+    def _expected(self, X: Any, level: float, where: ArrayLike | None) -> tuple[Any, Any]:
+        if self._explaining is None:
+            return super()._expected(X, level, where)
+        values, schema = self._to_explain(X), self._asked_schema
+        _, wanted = check_asked(level, where, values.shape)
+        low, high = np.full((2, *values.shape), None, dtype=object)
+        for d, column in enumerate(schema.columns):
+            for at in _some_rows(wanted[:, d]):
+                found = Conditional(column, self.column_density(values[at], d))
+                if column.levels is not None and not column.ordered:
+                    low[at, d] = high[at, d] = found.mode()
+                else:
+                    low[at, d], high[at, d] = found.interval(level)
+        if schema.is_plain:
+            return low.astype(np.float64), high.astype(np.float64)
+        return low, high
 
     def column_density(self, values: Array, d: int) -> Any:
         """Density of column d of each row given all other cells that are observed.
+
+        What tells whether a cell is missing is not given for the cell, nor the cell for it.
 
         Parameters
         ----------
@@ -327,9 +372,15 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         -------
         rnade.nn.column_density.ColumnDensity
         """
-        x = self.module_.cells(values)
+        table = self._explaining
+        assert table is not None
+        x = table.cells(values)
+        given = x[..., -1] > 0
+        for told, indicator in table.indicators.items():
+            if d in (told, indicator):
+                given[:, [told, indicator]] = False
         with torch.no_grad():
-            return self.module_.column(d, x, x[..., -1] > 0)
+            return table.column(d, x, given)
 
     def sample_values(
         self,
@@ -366,6 +417,13 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
         return tags
 
 
+def _some_rows(wanted: NDArray[np.bool_]) -> Iterator[NDArray[np.int64]]:
+    """Places of the rows that are wanted, so many at a time as are looked at together."""
+    rows = np.flatnonzero(wanted)
+    for start in range(0, len(rows), ASKED_ROWS):
+        yield rows[start : start + ASKED_ROWS]
+
+
 def check_array_like(X: Any) -> Any:
     """X as an array, or None for what the checks of arrays are to refuse."""
     if isinstance(X, str | bytes | dict) or hasattr(X, "toarray"):
@@ -381,18 +439,21 @@ def check_array_like(X: Any) -> Any:
     return array
 
 
-def _rows_that_count(X: Any, sample_weight: Any) -> tuple[Any, Any]:
-    """Rows and weights without those of weight 0; what is no table is left to the checks."""
+def _rows_that_count(X: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Rows and weights without those of weight 0, and the places of the others, if there are any.
+
+    What is no table is left to the checks.
+    """
     frame = as_frame(X)
     weights = np.asarray(sample_weight if sample_weight is not None else [1.0])
     if weights.ndim != 1 or weights.dtype.kind not in "fiub" or not (weights == 0).any():
-        return X, sample_weight
+        return X, sample_weight, None
     kept = np.flatnonzero(weights)
     is_frame = isinstance(frame, nw.DataFrame)
     rows = frame if is_frame else check_array_like(X)
     if rows is None or len(rows) != len(weights) or len(kept) < 2:
-        return X, sample_weight
-    return nw.to_native(frame[kept.tolist()]) if is_frame else rows[kept], weights[kept]
+        return X, sample_weight, None
+    return nw.to_native(frame[kept.tolist()]) if is_frame else rows[kept], weights[kept], kept
 
 
 def _refuse_left_out(schema: Schema) -> Schema:

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
 from rnade.batch import Batch
@@ -31,6 +31,25 @@ def log_average(
     if log_weights is None:
         return torch.logsumexp(log_densities, 0) - math.log(len(log_densities))
     return torch.logsumexp(log_densities + log_weights[:, None], 0)
+
+
+def log_averages(
+    log_densities: Float[Tensor, "M B"],
+    log_weights: Float[Tensor, " M"],
+    groups: Bool[Tensor, "G M"],
+) -> Float[Tensor, "G B"]:
+    """Log of the average of each group of some of M densities, by their weights.
+
+    Parameters
+    ----------
+    log_densities : Tensor of shape (M, B)
+    log_weights : Tensor of shape (M,)
+        They need not sum to 1.
+    groups : bool Tensor of shape (G, M)
+    """
+    return torch.stack(
+        [log_average(log_densities[own], log_weights[own].log_softmax(0)) for own in groups]
+    )
 
 
 class EnsembleModule(AbstractDensity):
@@ -104,6 +123,22 @@ class EnsembleModule(AbstractDensity):
             return torch.cat(found)
 
         return torch.cat(self._by_rows(of_members, x, seen, order), 1)
+
+    def group_log_prob(
+        self, x: Float[Tensor, "B D"], groups: Bool[Tensor, "G n_members"]
+    ) -> Float[Tensor, "G B"]:
+        """Log density of each row by the average of each group of members.
+
+        Members that are in no group are not computed.
+        """
+        wanted = groups.any(0).nonzero()[:, 0]
+        some = self
+        if len(wanted) < self.n_members:
+            # Members of one shape are side by side here, so that they keep their order.
+            some = EnsembleModule.of([self.member(m) for m in wanted.tolist()])
+        return log_averages(
+            some.member_log_prob(x), self.log_weights[0][wanted], groups[:, wanted]
+        )
 
     def responsibilities(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "n_members B"]:
         """Probability that each row came from each member."""

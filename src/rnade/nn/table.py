@@ -13,7 +13,7 @@ from rnade.columns.links import UNAVAILABLE, Link
 from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells
 from rnade.nn.any_order import AbstractAnyOrderModule, links_by_column
 from rnade.nn.column_density import ColumnDensity, Linked
-from rnade.nn.ensemble import log_average
+from rnade.nn.ensemble import log_average, log_averages
 from rnade.nn.mixed_heads import FIRST_LINK, VALUE
 from rnade.typing import Array
 
@@ -199,8 +199,9 @@ class TableDensity(AbstractTableDensity):
         """R."""
         return len(self.orders)
 
-    def cells(self, X: Array) -> Tensor:
-        return encoded(self.columns, X, self.links).to(self.device, self.dtype)
+    def cells(self, X: Array, counted: Array | float = 0.0) -> Tensor:
+        """Values as the networks take them; `counted` as in `encoded`."""
+        return encoded(self.columns, X, self.links, counted).to(self.device, self.dtype)
 
     @property
     def links(self) -> list[Link]:
@@ -217,6 +218,26 @@ class TableDensity(AbstractTableDensity):
     def log_prob(self, x: Tensor) -> Tensor:
         return log_average(self.terms(x).sum(-1))
 
+    def group_log_prob(self, x: Tensor, groups: Tensor) -> Tensor:
+        """Log density of each row by the networks of each group alone.
+
+        Orders that only networks in no group go along are not computed.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, D, 6 + R)
+            From `cells`.
+        groups : bool Tensor of shape (G, M)
+
+        Returns
+        -------
+        Tensor of shape (G, B)
+        """
+        along = groups[:, torch.arange(self.n_orders, device=groups.device) % groups.shape[1]]
+        wanted = along.any(0).nonzero()[:, 0]
+        joint = self.terms(x, wanted.tolist()).sum(-1)
+        return log_averages(joint, torch.zeros_like(joint[:, 0]), along[:, wanted])
+
     def log_conditionals(self, x: Tensor) -> Tensor:
         """Terms of each row's columns, (B, D), that sum to `log_prob`.
 
@@ -230,13 +251,14 @@ class TableDensity(AbstractTableDensity):
         share = (log_average(joint) - mean.sum(-1)) / seen.sum(-1).clamp_min(1)
         return mean + share[:, None] * seen
 
-    def terms(self, x: Tensor) -> Tensor:
-        """Terms log p(x_d | observed before it) along each order, of shape (R, B, D)."""
-        parts = []
+    def terms(self, x: Tensor, along: Sequence[int] | None = None) -> Tensor:
+        """Terms log p(x_d | observed before it) along each order, or some, of shape (R, B, D)."""
+        parts, wanted = [], range(self.n_orders) if along is None else along
+        orders = self.orders.tolist()
         for rows in torch.split(x, self._rows_at_a_time(), 0):
             cells, seen = rows[..., :-1], rows[..., -1] > 0
-            along = [self.network(r).log_conditionals(cells, seen, o)[0] for r, o in self._all()]
-            parts.append(torch.stack(along))
+            each = [self.network(r).log_conditionals(cells, seen, orders[r])[0] for r in wanted]
+            parts.append(torch.stack(each))
         return torch.cat(parts, 1)
 
     def network(self, r: int) -> AbstractAnyOrderModule:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from rnade.columns import Column, Resolution, as_fitted, as_values, column_names
 from rnade.columns.kinds import plain
 from rnade.columns.names import is_mixed
+from rnade.estimators.scoring import Judged
+from rnade.evaluation import Calibration
 from rnade.report.kinds import is_discrete, is_new, level_words
 from rnade.typing import Array
 
@@ -165,6 +167,19 @@ class Asked:
             return None, np.asarray(self.estimator.score_samples(self.given()))
         terms = np.asarray(self.estimator.log_conditionals(self.given()))
         return terms, terms.sum(axis=1)
+
+    def judged(self) -> Judged:
+        """Log densities and p-values of all rows, of the fitted table out of fold.
+
+        A model without p-values of its own compares all rows with those that judge it.
+        """
+        if hasattr(self.estimator, "judge"):
+            found: Judged = self.estimator.judge(self.given())
+            return found
+        scores = np.asarray(self.estimator.score_samples(self.given()))
+        p_values = Calibration.from_scores(scores[self.rows.judged]).pvalue(scores)
+        none = np.zeros(len(scores), dtype=bool)
+        return Judged(scores, p_values, left_out=none, learned=none)
 
 
 def is_binary(estimator: Any) -> bool:

@@ -52,7 +52,7 @@ def look_for_cautions(asked: Asked, scores: Array, found: Findings) -> list[Caut
             *_spikes_and_rounding(asked, fitted),
             *_duplicate_rows(asked),
         ]
-    cautions += _training(fitted)
+    cautions += _training(fitted, found.oddness.smallest_p)
     rank = {"serious": 0, "mind": 1, "note": 2}
     return sorted(cautions, key=lambda caution: rank[caution.severity])
 
@@ -182,7 +182,7 @@ def _duplicate_rows(asked: Asked) -> Iterator[Caution]:
     yield from duplicate_rows(asked, np.ones(len(asked.values), dtype=bool))
 
 
-def _training(fitted: Fitted) -> Iterator[Caution]:
+def _training(fitted: Fitted, smallest_p: float) -> Iterator[Caution]:
     curve, trained, n_held_out = fitted.curve, fitted.trained, fitted.n_held_out
     if trained is not None and trained.n_unfinished > len(trained.epochs) / 2:
         best = f"The last of {plural(trained.epochs[0], 'epoch')} was the best"
@@ -199,6 +199,6 @@ def _training(fitted: Fitted) -> Iterator[Caution]:
         yield _caution(
             "few",
             rows=plural(n_held_out, "row"),
-            smallest=number(1 / (1 + n_held_out)),
+            smallest=number(smallest_p),
             calibration=unjudged if n_held_out < LEAST_JUDGED else "",
         )

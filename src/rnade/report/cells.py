@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import entr
-from torch import Generator
 
 from rnade.columns.partition import CODE, WITHIN
 from rnade.report.asked import Asked
@@ -17,8 +15,6 @@ ENDS = (0.05, 0.95)
 _MOST_REASONS = 3
 # Fewer nats than this are no reason; a number inside the interval needs more (see `oddness`).
 _LEAST_SURPRISE, _LEAST_WITHIN = 1.0, 3.0
-# Draws from each cell's distribution, to know what log densities are usual there.
-_DRAWS = 64
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class CellReason:
     value : float or str
         A number; a level or a date as text.
     surprise : float
-        Nats by which the value is less likely than values usually are there.
+        Nats by which the value is less likely than is usual for this column.
     probability : float or None
         Of the value, where values have a probability; None of densities.
     known : bool
@@ -69,14 +65,8 @@ def explain_cells(asked: Asked, rows: NDArray[np.int64]) -> list[list[CellReason
     rows : array of int, shape (n,)
     """
     X = asked.X[rows]
-    generator = Generator().manual_seed(0)
-    surprise = np.full(X.shape, -np.inf)
-    for d in range(X.shape[1]):
-        seen = ~np.isnan(X[:, d])
-        if seen.any():
-            usual = _usual_log_prob(asked, X[seen], d, generator)
-            own = asked.estimator.column_density(X[seen], d).log_prob(X[seen, d])
-            surprise[seen, d] = usual - own
+    surprise = asked.estimator.surprise(asked.given(rows)) if len(rows) else np.empty(X.shape)
+    surprise = np.where(np.isnan(surprise), -np.inf, surprise)
     found = []
     for i, (row, odd) in enumerate(zip(rows, surprise, strict=True)):
         columns = [d for d in np.argsort(-odd, kind="stable") if odd[d] >= _LEAST_SURPRISE]
@@ -89,15 +79,6 @@ def explain_cells(asked: Asked, rows: NDArray[np.int64]) -> list[list[CellReason
                 told.append(cell)
         found.append(sorted(told, key=lambda cell: cell.within))
     return found
-
-
-def _usual_log_prob(asked: Asked, X: Array, d: int, generator: Generator) -> Array:
-    """Mean log density of values drawn from each row's distribution of column d."""
-    if asked.columns[d].levels is not None:
-        return np.asarray(-entr(asked.estimator.column_density(X, d).probabilities()).sum(axis=1))
-    density = asked.estimator.column_density(np.repeat(X, _DRAWS, axis=0), d)
-    of_draws = density.log_prob(density.sample(generator))
-    return np.asarray(of_draws.reshape(len(X), _DRAWS).mean(axis=1))
 
 
 def _reason(asked: Asked, X: Array, row: int, d: int, surprise: float) -> CellReason:

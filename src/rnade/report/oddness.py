@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rnade.estimators.scoring import Judged
 from rnade.evaluation import Calibration
 from rnade.report.asked import Asked
 from rnade.report.cells import CellReason, explain_cells
-from rnade.surprise import typical_log_conditionals
 from rnade.typing import Array
 
 LEVELS = (0.05, 0.01, 0.001)
@@ -31,7 +31,8 @@ class Reason:
     column : str
     value : float
     low, high : float
-        The interval that the model gave 90 %, knowing the columns before this one.
+        The interval that the model gave 90 %, knowing all other columns or, if it answers no
+        questions, those before this one.
     surprise : float
         Nats by which the value is less likely than is usual for this column.
     """
@@ -60,6 +61,8 @@ class OddRow:
     p_value : float
     seen : bool or None
         Whether the model learned from it; None where that is not known.
+    left_out : bool
+        Whether it is of the fitted table, and judged by models that left it out of training.
     reasons : list of Reason or CellReason
         The most surprising first; empty where the model has no conditionals. Of a table with
         levels, integers, dates or missing cells `CellReason`.
@@ -69,6 +72,7 @@ class OddRow:
     log_density: float
     p_value: float
     seen: bool | None
+    left_out: bool
     reasons: Sequence[Reason | CellReason]
 
 
@@ -80,7 +84,8 @@ class Threshold:
     ----------
     level : float
     log_density : float or None
-        None where too few rows were held out to tell.
+        None where there are too few rows to compare with. About where p-values reach the level,
+        which of an average of models depend on more than the log density.
     share : float
         Of the rows of this table with a p-value of at most the level.
     n_rows : int
@@ -121,12 +126,18 @@ class Oddness:
     thresholds : list of Threshold
     histogram : ScoreHistogram
     n_calibration : int
-        Held-out rows that p-values count.
+        Rows that p-values count.
     smallest_p : float
         The smallest p-value that these allow.
     own_calibration : bool
-        Whether those are the rows that the model held out when it was fitted; if not, it has none
+        Whether those are rows that models left out when they were fitted; if not, there are none
         and the judged rows of this table stand in.
+    n_left_out : int
+        Rows of this table that are judged by models that left them out.
+    n_learned : int
+        Rows of this table that no model left out.
+    given_others : bool
+        Whether cells are judged given all other cells of their row, not only those before.
     """
 
     rows: list[OddRow]
@@ -135,6 +146,9 @@ class Oddness:
     n_calibration: int
     smallest_p: float
     own_calibration: bool
+    n_left_out: int
+    n_learned: int
+    given_others: bool
 
     @property
     def level(self) -> Threshold | None:
@@ -145,9 +159,7 @@ class Oddness:
 
 def find_odd(
     asked: Asked,
-    scores: Array,
-    terms: Array | None,
-    sampled: Array,
+    judged: Judged,
     places: NDArray[np.int64],
     *,
     most: int = 10,
@@ -157,34 +169,35 @@ def find_odd(
     Parameters
     ----------
     asked : Asked
-    scores : array of shape (N,)
-        Log densities of all rows.
-    terms : array of shape (N, D), or None
-        Their log conditionals, if the model has them.
-    sampled : array of shape (n, D)
-        Rows drawn from the model.
+    judged : Judged
+        Of all rows.
     places : array of shape (N,)
         Which row of the file each row is, counted from 1.
     most : int
         How many rows to explain.
     """
     own = getattr(asked.estimator, "calibration_", None)
+    scores, p_values = judged.scores, judged.p_values
     calibration = Calibration.from_scores(scores[asked.rows.judged]) if own is None else own
-    p_values = calibration.pvalue(scores)
     # A row with nothing observed has a log density of 0, and nothing that could be odd.
     empty = np.asarray(np.isnan(asked.values).all(1))
-    p_values[empty] = 1.0
-    oddest = np.argsort(np.where(empty, np.inf, scores), kind="stable")[:most]
+    oddest = np.lexsort((np.where(empty, np.inf, scores), p_values))[:most]
     oddest = oddest[~empty[oddest]]
     reasons: Sequence[Sequence[Reason | CellReason]] = [[] for _ in oddest]
     if asked.mixed:
         reasons = explain_cells(asked, oddest)
-    elif terms is not None:
-        surprise = typical_log_conditionals(asked.estimator, sampled) - terms[oddest]
-        reasons = _reasons(asked, oddest, surprise)
+    elif hasattr(asked.estimator, "surprise") and len(oddest):
+        reasons = _reasons(asked, oddest)
     seen = [None] * len(scores) if asked.rows.seen is None else asked.rows.seen.tolist()
     rows = [
-        OddRow(int(places[i]), float(scores[i]), float(p_values[i]), seen[i], why)
+        OddRow(
+            int(places[i]),
+            float(scores[i]),
+            float(p_values[i]),
+            seen[i],
+            bool(judged.left_out[i]),
+            why,
+        )
         for i, why in zip(oddest, reasons, strict=True)
     ]
     odd = {level: p_values <= level for level in LEVELS}
@@ -192,18 +205,24 @@ def find_odd(
         Threshold(level, threshold(calibration, level), float(at.mean()), int(at.sum()))
         for level, at in odd.items()
     ]
-    n, smallest = len(calibration.scores), _smallest_p(calibration)
-    return Oddness(rows, thresholds, score_histogram(scores), n, smallest, own is not None)
-
-
-def _smallest_p(calibration: Calibration) -> float:
-    return float(calibration.pvalue(np.array([-np.inf]))[0])
+    return Oddness(
+        rows,
+        thresholds,
+        score_histogram(scores),
+        n_calibration=len(calibration.scores),
+        smallest_p=calibration.smallest,
+        own_calibration=own is not None,
+        n_left_out=int(judged.left_out.sum()),
+        n_learned=int(judged.learned.sum()),
+        given_others=getattr(asked.estimator, "_explaining", None) is not None,
+    )
 
 
 def threshold(calibration: Calibration, level: float) -> float | None:
     """The log density below which a row's p-value is at most `level`; None if no row's can be."""
-    if _smallest_p(calibration) > level:
+    if calibration.smallest > level:
         return None
+    calibration = calibration.pooled()
     usual = calibration.pvalue(calibration.scores) > level
     return float(calibration.scores[np.argmax(usual)]) if usual.any() else float("inf")
 
@@ -220,17 +239,15 @@ def score_histogram(scores: Array) -> ScoreHistogram:
     return ScoreHistogram(edges, counts.astype(np.float64), int((scores < low).sum()))
 
 
-def _reasons(asked: Asked, rows: NDArray[np.int64], surprise: Array) -> list[list[Reason]]:
+def _reasons(asked: Asked, rows: NDArray[np.int64]) -> list[list[Reason]]:
     """The cells of each row that are the least likely, compared with what is usual."""
-    X = asked.X[rows]
+    X, given = asked.X[rows], asked.given(rows)
+    surprise = asked.estimator.surprise(given)
     # Few cells of each row, since finding the ends of an interval is slow.
     columns = np.argsort(-surprise, axis=1, kind="stable")[:, :_MOST_LOOKED_AT]
-    low = high = np.full_like(X, np.nan)
-    if hasattr(asked.estimator, "conditional_quantiles"):
-        where = np.zeros(X.shape, dtype=bool)
-        np.put_along_axis(where, columns, True, axis=1)
-        ends = ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2)
-        low, high = asked.estimator.conditional_quantiles(asked.given(rows), ends, where=where)
+    where = np.zeros(X.shape, dtype=bool)
+    np.put_along_axis(where, columns, True, axis=1)
+    low, high = asked.estimator.expected(given, COVERAGE, where=where)
     found = []
     for i, row in enumerate(columns):
         cells = [

@@ -102,7 +102,7 @@ def _glance(found: Findings) -> list[tuple[str, str, str]]:
         cells.append(("Calibrated columns", f"{inside} of {len(found.calibration)}", band))
     at = oddness.level
     if at is None:
-        held = f"with {plural(oddness.n_calibration, 'row')} held out"
+        held = f"with {plural(oddness.n_calibration, 'row')} to compare with"
         return [*cells, ("Smallest p-value possible", number(oddness.smallest_p, 2), held)]
     expected = f"{number(at.level * n, 2)} expected of {n:,}"
     return [*cells, (f"Outliers (p ≤ {number(at.level)})", f"{at.n_rows:,}", expected)]
@@ -261,12 +261,15 @@ def _odd(found: Findings) -> Markup:
     oddness = found.oddness
     n_below = oddness.histogram.n_below
     kinds = "-table" if isinstance(found, TableFindings) else ""
+    known = oddness.given_others
     return fill(
         "odd",
-        how=fill(f"how-odd{kinds}"),
+        how=fill(f"how-odd{kinds}", known="all other columns" if known else "columns before it"),
         sentence=found.sentences["oddness"],
         histogram=pictures.score_histogram(oddness),
-        held="the held-out rows" if oddness.own_calibration else "the rows of this table",
+        held="rows that models left out of training"
+        if oddness.own_calibration
+        else "the rows of this table",
         n_held=f"{oddness.n_calibration:,}",
         below=f" Not drawn: {plural(n_below, 'row')} further left." if n_below else "",
         thresholds=[_threshold(t, found) for t in oddness.thresholds],
@@ -286,12 +289,13 @@ def _threshold(t: Threshold, found: Findings) -> Markup:
 def _odd_row(row: OddRow, found: Findings) -> Markup:
     """An odd row with its reasons."""
     known = found.table.role == "fitted"
+    trained_on = "left out by its judges" if row.left_out else "learned from"
     return fill(
         "odd-row",
         row=f"{row.row:,}",
         p=number(row.p_value, 2),
         log_density=number(row.log_density),
-        seen=fill("seen", words="learned from" if row.seen else "held out") if known else "",
+        seen=fill("seen", words=trained_on if row.seen else "held out") if known else "",
         reasons=[_reason(reason) for reason in row.reasons] or fill("no-reason"),
     )
 

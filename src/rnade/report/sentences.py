@@ -157,14 +157,28 @@ def _oddness(found: Findings) -> str:
     at = oddness.level
     if at is None:
         return (
-            f"With {plural(oddness.n_calibration, 'row')} held out no p-value can be below"
+            f"With {plural(oddness.n_calibration, 'row')} to compare with no p-value can be below"
             f" {number(oddness.smallest_p, 2)}, so outliers cannot be told from usual rows by"
             " their p-value; the least likely rows come first below."
         )
     return (
         f"{at.n_rows:,} of {plural(n_rows, 'row')} {'is' if at.n_rows == 1 else 'are'} among"
         f" the {percent(at.level)} least likely by the model’s measure; chance alone would give"
-        f" about {number(at.level * n_rows, 2)}."
+        f" about {number(at.level * n_rows, 2)}.{_judged_by(found)}"
+    )
+
+
+def _judged_by(found: Findings) -> str:
+    """Which models judge the rows of the fitted table."""
+    left_out, learned = found.oddness.n_left_out, found.oddness.n_learned
+    if found.table.role != "fitted":
+        return ""
+    if not learned:
+        return " Each row is judged by models that left it out of training."
+    were = "was" if learned == 1 else "were"
+    return (
+        f" {left_out:,} of them are judged by models that left them out of training; {learned:,}"
+        f" {were} learned by all models and may look more usual than they are."
     )
 
 

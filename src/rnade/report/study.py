@@ -74,12 +74,18 @@ def study(
     Findings
     """
     asked = Asked.of(estimator, X, random_state)
+    rows = asked.rows
     n_sampled = max(FEWEST_SAMPLED, min(N_SAMPLED, SAMPLED_CELLS // len(asked.names)))
+    judged = asked.judged()
     if asked.mixed:
-        scores = np.asarray(estimator.score_samples(asked.given()))
+        # Of the fitted table the model's own scores too, which are not those out of fold.
+        scores = judged.scores
+        if rows.role == "fitted":
+            scores = np.asarray(estimator.score_samples(asked.given()))
         kinds = study_table(
             asked,
             scores,
+            judged,
             source=source,
             places=places,
             dropped_rows=dropped_rows,
@@ -88,7 +94,7 @@ def study(
         )
         kinds = replace(kinds, cautions=look_for_cautions(asked, scores, kinds))
         return replace(kinds, sentences=sentences(kinds))
-    rows, names, every = asked.rows, asked.names, range(len(asked.names))
+    names, every = asked.names, range(len(asked.names))
     fitted = describe(asked)
     absent: list[str] = []
     terms, scores = asked.scored()
@@ -123,7 +129,7 @@ def study(
         marginals=found_marginals,
         pairs=None,
         correlation=None,
-        oddness=find_odd(asked, scores, terms, sampled, numbered),
+        oddness=find_odd(asked, judged, numbered),
         gains=[]
         if gained is None
         else gains(names, asked.order, gained, closest_columns(shared, shown)),

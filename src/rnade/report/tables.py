@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from rnade._version import __version__
 from rnade.columns import Column
+from rnade.estimators.scoring import Judged
 from rnade.report.asked import Asked, Index, sampled_values
 from rnade.report.calibration import LEAST_JUDGED, calibrations
 from rnade.report.cells import alone, given_others
@@ -38,6 +39,7 @@ N_POINTS = 700
 def study_table(
     asked: Asked,
     scores: Array,
+    judged: Judged,
     *,
     source: str,
     places: NDArray[np.int64] | None,
@@ -48,7 +50,8 @@ def study_table(
     """Find out what a model found in a table with columns of any kind.
 
     The findings have no cautions and sentences yet. Beside those of `study`, parameters are the
-    log densities of all rows, of shape (N,), and how many rows to draw from the model.
+    log densities of all rows, of shape (N,), the same out of fold with p-values, and how many rows
+    to draw from the model.
     """
     rows, X = asked.rows, asked.X
     fitted = describe(asked)
@@ -84,7 +87,7 @@ def study_table(
         if len(asked.names) > 1
         else None,
         correlation=correlation,
-        oddness=find_odd(asked, scores, None, sampled, numbered),
+        oddness=find_odd(asked, judged, numbered),
         gains=gains_of_kinds(asked, gained, closest_columns(shared, shown)),
         cautions=[],
         sentences={},

@@ -3,6 +3,7 @@
 from rnade.tables.choice import listed
 from rnade.tables.filling import filled_table, filled_text
 from rnade.tables.frame import Frame, read_frame
+from rnade.tables.original import original_columns
 from rnade.tables.reading import as_marks, read_table
 from rnade.tables.table import NOT_CHOSEN, Table
 from rnade.tables.writing import check_destination, rows_of, table_format, write_table
@@ -16,6 +17,7 @@ __all__ = [
     "filled_table",
     "filled_text",
     "listed",
+    "original_columns",
     "read_frame",
     "read_table",
     "rows_of",

@@ -34,12 +34,12 @@ def filled_table(frame: Frame, filled: Mapping[str, pa.ChunkedArray]) -> pa.Tabl
         if name in filled:
             table = table.set_column(d, name, filled[name])
         elif frame.is_text:
-            known = frame.cells[name] if name in frame.names else _typed(table[name])
+            known = frame.cells[name] if name in frame.names else whole_or_text(table[name])
             table = table.set_column(d, name, known)
     return table
 
 
-def _typed(raw: pa.ChunkedArray) -> pa.ChunkedArray:
+def whole_or_text(raw: pa.ChunkedArray) -> pa.ChunkedArray:
     """Give cells as whole numbers if that is what they are and nothing is lost, else as text."""
     text = as_text(raw, ())
     whole = count(matches(text, r"0|-?[1-9]\d{0,17}"))

@@ -99,6 +99,7 @@ def read_table(
         dropped_rows=0,
         weights=next((row_weights(cells[w], w, file) for w in weights), None),
         rows=np.arange(1, len(values) + 1),
+        _file=file,
     )
     asked_for = columns is not None
     reasons = {name: why for name in chosen if isinstance(why := cells[name], str)}

@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int
+
+if TYPE_CHECKING:
+    from rnade.tables.opening import TableFile
 
 NOT_CHOSEN = "not chosen"
 
@@ -45,6 +49,7 @@ class Table:
     dropped_rows: int
     weights: Float[np.ndarray, " N"] | None
     rows: Int[np.ndarray, " N"]
+    _file: "TableFile"
 
     @property
     def n_rows(self) -> int:

@@ -15,11 +15,12 @@ from rnade.columns.partition import ColumnCells
 from rnade.nn.any_order import AnyOrderModule
 from rnade.nn.table import encoded
 from rnade.training.any_order import AnyOrderRows, Roles, with_roles
+from rnade.training.folds import FEWEST_ROWS_TO_FOLD, N_FOLDS, covering, fold_rows
 from rnade.training.member import Member
 from rnade.training.recipe import MODERN, Recipe
 
-# Networks at most; each leaves out another eighth of the rows, which stop its training.
-MOST_NETWORKS = 8
+# Networks at most; each leaves out another part of the rows, which stop its training.
+MOST_NETWORKS = N_FOLDS
 # Multiplications and additions that a fit may take, so that it lasts a minute or so.
 WORK = {"cpu": 1.1e13, "cuda": 2e14}
 UNITS = {"cpu": 256, "cuda": 512}
@@ -45,6 +46,8 @@ class TablePlan:
     n_orders : int
         Of the columns, over which densities are averaged.
     batch_size, n_updates : int
+    n_folds : int
+        Parts of the training rows, of which each network leaves one out; 0 for none.
     """
 
     n_networks: int
@@ -55,6 +58,7 @@ class TablePlan:
     n_orders: int
     batch_size: int
     n_updates: int
+    n_folds: int = 0
 
     def settings(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -70,6 +74,7 @@ def plan_table(
     n_hidden: int | None = None,
     n_layers: int | None = None,
     n_networks: int | None = None,
+    cover: bool = False,
 ) -> TablePlan:
     """Choose sizes by the table: more for more rows, within the work that a fit may take.
 
@@ -81,6 +86,8 @@ def plan_table(
     device : "cpu" or "cuda"
     n_components, n_hidden, n_layers, n_networks : int, optional
         Those that the user has chosen.
+    cover : bool
+        Whether the networks, if there are several, leave out all rows between them.
     """
     units = max(UNITS[device], MORE_UNITS) if n_rows >= MANY_ROWS else UNITS[device]
     units = max(units, UNITS_OF_WIDE) if len(columns) > WIDE else units
@@ -95,6 +102,10 @@ def plan_table(
     if affordable < 1 and n_networks is None:
         updates = max(400, int(updates * WORK[device] / work))
     networks = n_networks or min(MOST_NETWORKS, max(1, affordable))
+    n_folds = N_FOLDS if n_rows >= FEWEST_ROWS_TO_FOLD else 0
+    if cover and n_networks is None:
+        networks, share = covering(networks)
+        n_folds, updates = min(networks, n_rows), max(1, round(share * updates))
     orders = ORDERS if len(columns) <= WIDE else ORDERS_OF_WIDE
     return TablePlan(
         networks,
@@ -105,6 +116,7 @@ def plan_table(
         math.ceil(orders / networks) * networks,
         min(batch, n_rows),
         updates,
+        n_folds,
     )
 
 
@@ -161,17 +173,17 @@ def table_members(
     links : sequence of Link
         Counted in X.
     held_out : Batch, optional
-        Values, x of shape (n, D), that stop the training of all networks in place of parts of X:
-        of small tables.
+        Values, x of shape (n, D), that stop the training of all networks in place of the rows that
+        each leaves out: of small tables.
     """
     cells, seen = told(columns, X, weights, links, device)
     N, members = len(X), []
     for m in range(plan.n_networks):
         generator = Generator(device).manual_seed(seed + m)
         left = torch.zeros(N, dtype=torch.bool, device=device)
+        if plan.n_folds:
+            left[fold_rows(N, m % plan.n_folds, plan.n_folds)] = True
         if held_out is None:
-            part = m % MOST_NETWORKS
-            left[part * N // MOST_NETWORKS : (part + 1) * N // MOST_NETWORKS] = True
             w = None if weights is None else weights[left]
             judged = judging(cells[left], seen[left], w, seed)
         else:
