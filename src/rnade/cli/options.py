@@ -64,7 +64,7 @@ Kind = Annotated[
         help="What a column holds, if its type does not say; may be given again for others."
         " Kinds: real, integer, category, ordinal, boolean, date, leave-out. --kind real"
         " alone takes every column as real numbers, as published log-likelihoods do: then"
-        " text and dates are left out. (Only of RNADE models.)",
+        " text and dates are left out. (Only of RNADE and FVBN models.)",
     ),
 ]
 Device = Annotated[str, typer.Option(metavar="[auto|cpu|cuda]", help="Where to compute.")]

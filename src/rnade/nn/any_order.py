@@ -249,6 +249,13 @@ class AbstractAnyOrderModule(AbstractTrainable):
             one._put(name, t.detach()[m : m + 1])
         return one
 
+    def in_single_precision(self) -> Self:
+        """The same networks in float32: twice as fast, and near enough to draw by."""
+        other = self._like(self.n_models)
+        for name, t in self._tensors():
+            other._put(name, t.detach().float() if t.is_floating_point() else t)
+        return other
+
     @property
     @abc.abstractmethod
     def n_walkers(self) -> int:

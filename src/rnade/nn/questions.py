@@ -112,9 +112,9 @@ def _drawn_by(
 ) -> Array:
     """Draw missing cells by one network, each row along its own order."""
     filled, missing = X.copy(), np.isnan(X)
-    module, x = table.network(m), table.cells(X)
+    module, x = table.network(m).in_single_precision(), table.cells(X)
     walk = module.walk([], len(X))
-    walk.know(x, x[..., -1] > 0)
+    walk.know(x.float(), x[..., -1] > 0)
 
     def index(places: NDArray[np.int64]) -> Tensor:
         return torch.as_tensor(places).to(table.device)
