@@ -162,5 +162,7 @@ def test_reports_and_the_command_line_read_levels(tmp_path, fitted, capsys):
     assert main(["sample", model, "-n", "2", "--random-state", "0"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "owner,grade,city,child,share"
     assert main(["info", model]) == 0
-    assert "  city: category (2 levels: Oslo, Rome)\n" in capsys.readouterr().out
+    about = capsys.readouterr().out
+    assert "  city: category (2 levels: Oslo, Rome)\n" in about
+    assert "log densities: columns have two levels, each with a probability\n" in about
     assert main(["report", model, data, "-q", "-o", str(tmp_path / "r.html")]) == 0

@@ -304,3 +304,15 @@ def test_settings_of_plain_tables_are_refused(name):
 def test_a_report_can_be_written(fitted):
     page = study(fitted, frame(), random_state=0)
     assert page.fitted.kind == "FVBN"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_fits_and_scores_as_the_cpu_scores(tmp_path):
+    model = FVBN(**SMALL, device="cuda").fit(frame(400))
+    assert model.history_[-1]["validation"] > model.history_[0]["validation"]
+    model.save(tmp_path / "m.rnade")
+    there = load(tmp_path / "m.rnade", device="cpu")
+    np.testing.assert_allclose(
+        model.score_samples(frame()), there.score_samples(frame()), rtol=1e-6
+    )

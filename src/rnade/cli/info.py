@@ -13,6 +13,7 @@ _MEASURE = (
     "levels and integers have probabilities, real columns densities per unit, single values"
     " (atoms) probabilities"
 )
+_OF_BITS = "columns have two levels, each with a probability"
 
 
 def info(model: options.ModelFile, as_json: options.Json = False) -> None:
@@ -98,7 +99,7 @@ def _table(arrays: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, An
     }
     return {
         "kinds": kinds_of(schema),
-        "base_measure": _MEASURE,
+        "base_measure": _OF_BITS if stored["class"] in ("NADE", "FVSBN") else _MEASURE,
         "left_out": {**schema.left_out, **origin.get("left_out", {})},
         "missing": {
             column.name: column.missing

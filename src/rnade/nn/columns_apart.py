@@ -1,6 +1,6 @@
 """A network for each column of a table, of any kind, with no shared weights; a torch module."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
@@ -72,41 +72,49 @@ class ColumnNetworks(AbstractAnyOrderModule):
         return of_cells.gather(-1, self.own[:, None, None].expand(*of_cells.shape[:2], 1))[..., 0]
 
     def _log_prob(self, x: Tensor) -> Tensor:
-        terms = [log_densities(*parts) for parts in self._parts(x, None)]
-        return torch.where(self._own(x[..., ROLE]) > 0, torch.cat(terms)[..., 0], 0.0)
+        z, gates, cells, given = self._parts(x, None)
+        terms = log_densities(z, gates, cells, given, self._own_layouts())[..., 0]
+        return torch.where(self._own(x[..., ROLE]) > 0, terms, 0.0)
 
     def weighted_log_likelihood(
         self, batch: Batch, *, scale_mean_gradient: bool = False
     ) -> Tensor:
         x, weights = batch.x, batch.weights
-        counts = (self._own(x[..., ROLE]) > 0).to(x)
-        counts = counts if weights is None else counts * weights
-        found = [
-            weighted_log_likelihood(z, gates, cells, w[None, :, None], given, layout)
-            for w, (z, gates, cells, given, layout) in zip(
-                counts, self._parts(x, x[..., :1, SEED] if self.dropout else None), strict=True
-            )
-        ]
-        return torch.cat(found)
+        counts = (self._own(x[..., ROLE]) > 0).to(x)[..., None]
+        counts = counts if weights is None else counts * weights[..., None]
+        z, gates, cells, given = self._parts(x, x[..., :1, SEED] if self.dropout else None)
+        return weighted_log_likelihood(z, gates, cells, counts, given, self._own_layouts())
+
+    def _own_layouts(self) -> list[Layout]:
+        return [self.layout_of(d) for d in self.predicted()]
 
     def _parts(
         self, x: Tensor, seed: Tensor | None
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None, Layout]]:
-        """What densities of each network's own column are computed from, as if of one network.
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """What densities of the networks' own columns are computed from, one column each.
 
-        Outputs of shape (1, B, P_d), logits of the links' shares (1, B, 1, R), cells
-        (1, B, 1, ...), whether the sources of links are given (1, B, 1, R), and the layout.
+        Parameters
+        ----------
+        x : Tensor of shape (M, B, D, ...)
+            Cells with their roles.
+        seed : Tensor of shape (M, B, 1), optional
+            Of dropout.
+
+        Returns
+        -------
+        outputs of shape (M, B, P), logits of the links' shares (M, B, 1, R), cells
+        (M, B, 1, ...) and whether the sources of links are given (M, B, 1, R)
         """
-        h, seen = self._hidden_units(x, seed), self._given(x)
-        outputs = torch.baddbmm(self.b, h, self.V)
-        shares = torch.baddbmm(self.g, h, self.G) if self.n_links else outputs
-        for m, (z, gates) in enumerate(zip(outputs.unbind(), shares.unbind(), strict=True)):
-            d = self.predicted()[m]
-            layout, given = self.layout_of(d), None
-            if self.n_links:
-                given = seen[m][:, None, self._sources(x.device)[d]].all(-1)[None]
-            cells = x[m : m + 1, :, d : d + 1]
-            yield z[None, :, : layout.n_outputs], gates[None, :, None], cells, given, layout
+        h = self._hidden_units(x, seed)
+        z = torch.baddbmm(self.b, h, self.V)
+        cells = x[torch.arange(self.n_models, device=x.device), :, self.own][:, :, None]
+        if not self.n_links:
+            return z, z, cells, None
+        gates = torch.baddbmm(self.g, h, self.G)[:, :, None]
+        sources, (M, B) = self._sources(x.device)[self.own], x.shape[:2]
+        places = sources.view(M, 1, -1).expand(M, B, -1)
+        given = self._given(x).gather(-1, places).view(M, B, *sources.shape[1:]).all(-1)
+        return z, gates, cells, given[:, :, None]
 
     # ---------------------------------------------------------------- densities
 

@@ -1,5 +1,7 @@
 """Densities of cells by heads and links together, and their gradient."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -12,9 +14,11 @@ from rnade.columns.partition import N_FEATURES
 # its column says of it (`rnade.columns.links`).
 VALUE, FIRST_LINK = N_FEATURES, N_FEATURES + 1
 
+Layouts = Layout | Sequence[Layout]
+
 
 def log_densities(
-    z: Tensor, gates: Tensor, x: Tensor, given: Tensor | None, layout: Layout
+    z: Tensor, gates: Tensor, x: Tensor, given: Tensor | None, layout: Layouts
 ) -> Tensor:
     """Log density of every cell, of shape (M, B, D), without a gradient.
 
@@ -28,16 +32,17 @@ def log_densities(
         Cells.
     given : bool Tensor of shape (..., B, D, R), or None
         Whether all sources of a link are given; None where there are no links.
-    layout : Layout
+    layout : Layout, or a sequence of M of them
+        Of several the outputs of model m are the first of ``z[m]``, as many as its layout has.
     """
-    terms = heads.log_densities(z, x[..., :N_FEATURES], layout)
+    terms = _of_heads(z, x[..., :N_FEATURES], layout)
     if given is None:
         return terms
     return torch.logsumexp(with_links(terms, gates, _said(x, gates), given)[0], -1)
 
 
 def weighted_log_likelihood(
-    z: Tensor, gates: Tensor, x: Tensor, weights: Tensor, given: Tensor | None, layout: Layout
+    z: Tensor, gates: Tensor, x: Tensor, weights: Tensor, given: Tensor | None, layout: Layouts
 ) -> Tensor:
     """Sum of weights times log densities over rows and columns, for each model, (M,).
 
@@ -50,17 +55,38 @@ def weighted_log_likelihood(
     """
     cells = x[..., :N_FEATURES]
     if given is None:
-        return heads.weighted_log_likelihood(z, cells, weights, layout)
+        return _weighted_of_heads(z, cells, weights, layout)
     # The gradient of a mixture is that of its parts' logarithms, each weighted by the share that
     # the part has in the value; so the heads need no other kernels than without links.
-    of_heads = heads.log_densities(z, cells, layout)
+    of_heads = _of_heads(z, cells, layout)
     parts, log_shares = with_links(of_heads, gates, _said(x, gates), given)
     parts = parts.detach()
     blame = parts.softmax(-1)
-    of_heads = heads.weighted_log_likelihood(z, cells, weights * blame[..., 0], layout)
+    of_heads = _weighted_of_heads(z, cells, weights * blame[..., 0], layout)
     bound = of_heads + torch.einsum("mbd,mbdr,mbdr->m", weights, blame, log_shares)
     value = torch.where(weights != 0, weights * torch.logsumexp(parts, -1), 0.0).sum((1, 2))
     return bound + (value - bound).detach()
+
+
+def _of_heads(z: Tensor, cells: Tensor, layout: Layouts) -> Tensor:
+    if isinstance(layout, Layout):
+        return heads.log_densities(z, cells, layout)
+    each = zip(z, cells, layout, strict=True)
+    return torch.cat(
+        [heads.log_densities(z[None, :, : own.n_outputs], x, own) for z, x, own in each]
+    )
+
+
+def _weighted_of_heads(z: Tensor, cells: Tensor, weights: Tensor, layout: Layouts) -> Tensor:
+    if isinstance(layout, Layout):
+        return heads.weighted_log_likelihood(z, cells, weights, layout)
+    # Unbound at once: the gradient of M slices of z would be M tensors of its size.
+    each = zip(z.unbind(), cells, weights, layout, strict=True)
+    found = [
+        heads.weighted_log_likelihood(z[None, :, : own.n_outputs], x[None], w[None], own)
+        for z, x, w, own in each
+    ]
+    return torch.cat(found)
 
 
 def _said(x: Tensor, gates: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ def plan_columns(
         Those that the user has chosen.
     """
     D, H, L = len(columns), n_hidden or UNITS, LAYERS
-    batch = 128 if n_rows < 1000 else 256
+    batch = 128 if n_rows < 5000 else 256
     inputs = sum(column.n_cells + 2 for column in columns)
     outputs = max(column.n_cells + 3 * n_components * column.has_smooth for column in columns)
     # Forward and backward, a multiplication and an addition each.
