@@ -124,7 +124,7 @@ def test_every_parameter_is_an_option_with_help(rnade):
 
 def test_help_comes_from_the_docstring(rnade):
     text = re.sub(r"[\s│]+", " ", succeeded(rnade("fit", "--help")))
-    assert "Share of the rows held out: they calibrate p-values" in text
+    assert "Share of the rows held out: they give held_out_score and calibrate p-values" in text
     assert "Hidden units. Default: 50. (Only with --model rnade or nade or fvbn.)" in text
     assert "--dequantize" in text
     assert "--no-dequantize" in text

@@ -1,5 +1,7 @@
 """Rows that models left out of training: their scores, their p-values, and those of new rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,8 @@ from rnade import RNADE, Gaussian, MixtureOfGaussians, load
 from rnade.columns.partition import ColumnCells
 from rnade.nn.table import encoded
 from rnade.serialisation import read_model, write_model
+from rnade.training import Bank
+from rnade.training.member import Diverged
 from rnade.training.table import plan_table
 
 QUICK = {"n_hidden": 8, "epochs": 5, "random_state": 0, "device": "cpu", "questions": False}
@@ -251,6 +255,28 @@ def test_rows_of_weight_0_have_none():
     whole = mixed.judge(frame)
     np.testing.assert_array_equal(whole.left_out, weights > 0)
     np.testing.assert_array_equal(whole.p_values[weights > 0], mixed.pvalue(kept))
+
+
+def test_rows_of_a_network_that_diverged_have_none(monkeypatch):
+    """The other networks keep the folds that they left out."""
+    results = Bank.results
+
+    def one_diverged(self, wanted=None):
+        found = results(self, wanted)
+        found[2] = replace(found[2], diverged=Diverged(epoch=3, rate=0.1, skipped=10))
+        return found
+
+    monkeypatch.setattr(Bank, "results", one_diverged)
+    frame = few_tables(120)
+    model = RNADE(**QUICK).fit(frame)
+    folds = folds_of(model, 120)
+    np.testing.assert_array_equal(np.isnan(model.fit_scores_), folds == 2)
+    values, _ = model.schema_.encode(frame)
+    with torch.no_grad():
+        along = model.module_.terms(model.module_.cells(values)).sum(-1).numpy()
+    at = np.flatnonzero(folds == 3)[0]
+    own = along[2::7, at]  # the third of the seven that are left
+    assert model.fit_scores_[at] == pytest.approx(logsumexp(own) - np.log(len(own)))
 
 
 # ---------------------------------------------------------------- covering all rows
