@@ -9,8 +9,8 @@ way takes about as much arithmetic. Each fit is a record in results/any-order/re
 
 import argparse
 import json
-import math
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -42,6 +42,9 @@ from rnade.training.sources import ShuffledRows
 from rnade.training.table import TablePlan, table_members, table_recipe
 
 RESULTS = Path(__file__).parent.parent / "results" / "any-order"
+# Where the documentation shows the table.
+DOCS = RESULTS.parent.parent / "docs" / "decisions" / "0016-training-for-any-order.md"
+PLACE = re.compile(r"(<!-- table -->\n).*(<!-- end of table -->)", re.DOTALL)
 UNITS, LAYERS, COMPONENTS, ROWS, UPDATES = 256, 3, 8, 256, 3000
 PATCHES, TEST_PATCHES = 20_000, 2_000
 MANY_ORDERS = 64
@@ -252,7 +255,7 @@ def page(stored: Sequence[dict[str, Any]]) -> str:
                 r["table"]: r[key] for r in stored for key in keys if r["way"] == way and key in r
             }
             if own:
-                cells = [f"{own.get(name, math.nan):.2f}" for name in tables]
+                cells = [f"{own[name]:.2f}" if name in own else "-" for name in tables]
                 lines.append(f"| {way} | " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join([*lines, "Records: records.jsonl.", ""])
@@ -278,8 +281,11 @@ def main() -> None:
             with path.open("a") as file:
                 file.write(json.dumps(record) + "\n")
             print({k: v for k, v in record.items() if not isinstance(v, dict)}, flush=True)
-    (given.output / "table.md").write_text(page(stored))
-    print(page(stored))
+    laid_out = page(stored)
+    (given.output / "table.md").write_text(laid_out)
+    if given.output == RESULTS:
+        DOCS.write_text(PLACE.sub(lambda m: m[1] + laid_out + m[2], DOCS.read_text()))
+    print(laid_out)
 
 
 if __name__ == "__main__":
