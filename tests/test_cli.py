@@ -1112,8 +1112,7 @@ def test_errors_as_a_process(folder):
         (["info", "m.rnade"], {"numpy", "pyarrow"}),
         (["outliers", "--help"], set()),
         (["compare", "--help"], set()),
-        # Of the fitted table, no kernel is needed.
-        (["score", "m.rnade", "data.csv"], {"numpy", "torch", "sklearn", "pyarrow"}),
+        (["score", "m.rnade", "data.csv"], {"numpy", "torch", "sklearn", "pyarrow", "numba"}),
     ],
 )
 def test_commands_load_only_what_they_need(folder, arguments, loaded):

@@ -6,7 +6,15 @@ import typer
 
 from rnade.cli import options
 from rnade.cli.fit import SETTINGS, fitted
-from rnade.cli.reasons import Id, Level, oddest, say_judges, table_of_rows, with_original
+from rnade.cli.reasons import (
+    Id,
+    Level,
+    oddest,
+    read_original,
+    say_judges,
+    table_of_rows,
+    with_original,
+)
 from rnade.cli.settings import Setting
 from rnade.cli.terminal import counted, note, print_json
 
@@ -74,6 +82,7 @@ def outliers(
         quiet=quiet,
         settings={**settings, "score_fitted": True},
     )
+    ids, original = read_original(table, id_column, as_text=as_text)
     if model_file is not None:
         estimator.save(model_file, overwrite=force)
     judged = estimator.judge(table.to_arrow())
@@ -82,9 +91,9 @@ def outliers(
     elif judged.learned.any():  # where all networks of a part have diverged
         say_judges(judged, quiet=quiet)
     at = oddest(judged, TOP if top is None and level is None else top, level, None)
-    found = table_of_rows(estimator, table, judged, at, id_column=id_column)
+    found = table_of_rows(estimator, table, judged, at, ids)
     if output is not None:
-        write_table(with_original(found, table, at, as_text=as_text), output, force=force)
+        write_table(with_original(found, original, at), output, force=force)
     n_rows, n_odd = estimator.n_rows_, int((judged.p_values <= LEVEL).sum())
     if as_json:
         summary = {

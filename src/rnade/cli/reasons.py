@@ -64,7 +64,7 @@ def oddest(judged: Any, top: int | None, level: float | None, fdr: float | None)
 
 
 def table_of_rows(
-    estimator: Any, table: "Table | Frame", judged: Any, at: Any, *, id_column: str | None
+    estimator: Any, table: "Table | Frame", judged: Any, at: Any, ids: "pa.Table"
 ) -> "pa.Table":
     """Give some rows with what the model says of them.
 
@@ -76,8 +76,8 @@ def table_of_rows(
         Of all rows.
     at : int array
         Places of the rows.
-    id_column : str, optional
-        Shown after the number of the row.
+    ids : pyarrow Table
+        Of all rows, a column that names them, or none.
 
     Returns
     -------
@@ -87,14 +87,8 @@ def table_of_rows(
     """
     import pyarrow as pa
 
-    from rnade.tables import original_columns
-
     found: dict[str, Any] = {"row": table.rows[at]}
-    if id_column is not None:
-        columns = original_columns(table, as_text=True)
-        if id_column not in columns.column_names:
-            raise ValueError(f"{table.source} has no column {id_column!r} for --id.")
-        found[id_column] = columns[id_column].take(pa.array(at))
+    found |= {name: ids[name].take(pa.array(at)) for name in ids.column_names}
     found |= {"log_density": judged.scores[at], "p_value": judged.p_values[at]}
     names = ("surprise", "value", "expected")
     told = _reasons(estimator, table, at) if len(at) else ([], [], [])
@@ -102,29 +96,48 @@ def table_of_rows(
     return pa.table(found)
 
 
-def with_original(found: "pa.Table", table: "Table | Frame", at: Any, *, as_text: bool) -> Any:
-    """Give a table of rows with all columns of the file beside; one of the same name is renamed.
+def read_original(
+    table: "Table | Frame", id_column: str | None, *, as_text: bool
+) -> "tuple[pa.Table, pa.Table]":
+    """Give the column that names the rows, if one is asked for, and all other columns of the file.
+
+    To be called before the work: Arrow's threads let go of a file some time after it is read, and
+    abort a program that ends before.
+
+    Parameters
+    ----------
+    table : Table or Frame
+    id_column : str, optional
+    as_text : bool
+        Whether columns of a CSV file stay text.
+    """
+    from rnade.tables import original_columns
+
+    columns = original_columns(table, as_text=as_text)
+    if id_column is None:
+        return columns.select([]), columns
+    if id_column not in columns.column_names:
+        raise ValueError(f"{table.source} has no column {id_column!r} for --id.")
+    return columns.select([id_column]), columns.drop_columns([id_column])
+
+
+def with_original(found: "pa.Table", original: "pa.Table", at: Any) -> Any:
+    """Give a table of rows with columns of the file beside; one of the same name is renamed.
 
     Parameters
     ----------
     found : pyarrow Table
         From `table_of_rows`.
-    table : Table or Frame
+    original : pyarrow Table
+        Of all rows.
     at : int array
-    as_text : bool
-        Whether columns of a CSV file stay text.
     """
     import pyarrow as pa
 
-    from rnade.tables import original_columns
-
-    own = original_columns(table, as_text=as_text).take(pa.array(at))
-    # The column of ids is there already.
-    ids = found.column_names[1] if found.column_names[1] != "log_density" else None
+    own = original.take(pa.array(at))
     for name in own.column_names:
-        if name != ids:
-            taken = name in found.column_names
-            found = found.append_column(f"{name} (table)" if taken else name, own[name])
+        taken = name in found.column_names
+        found = found.append_column(f"{name} (table)" if taken else name, own[name])
     return found
 
 

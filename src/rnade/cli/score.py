@@ -14,6 +14,7 @@ from rnade.cli.reasons import (
     Level,
     as_given,
     oddest,
+    read_original,
     say_judges,
     table_of_rows,
     with_original,
@@ -67,6 +68,10 @@ def score(
 
     estimator: Any = load(model, device=device)
     table = read_for(estimator, data, reading, weight=weight, quiet=quiet)
+    # With --json alone the rows are in the JSON.
+    in_file = output != "-"
+    as_text = kind == "csv" and (in_file or not as_json)
+    ids, original = read_original(table, id_column, as_text=as_text)
     X = as_given(estimator, table)
     if is_read_by_kind(estimator):
         with errors_in_our_words(table):
@@ -75,11 +80,7 @@ def score(
     judged = estimator.judge(X)
     say_judges(judged, quiet=quiet)
     at = oddest(judged, top, level, fdr)
-    # With --json alone the rows are in the JSON.
-    in_file = output != "-"
-    as_text = kind == "csv" and (in_file or not as_json)
-    found = table_of_rows(estimator, table, judged, at, id_column=id_column)
-    found = with_original(found, table, at, as_text=as_text)
+    found = with_original(table_of_rows(estimator, table, judged, at, ids), original, at)
     if in_file or not as_json:
         write_table(found, output, force=force)
     mean = mean_score(judged.scores, table.weights)
