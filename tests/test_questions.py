@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from rnade import RNADE, load
 from rnade.nn.questions import log_densities
+from rnade.training.run import Run
 from tests.test_mixed import SMALL, frame
 
 CORRELATION = 0.8
@@ -134,6 +135,41 @@ def test_gaussian_conditionals_match_their_closed_form(plain):
         np.testing.assert_allclose(found.cdf(grid), truth.cdf(grid), atol=0.1)
     alone = plain.conditional("c", {"a": 7.0, "b": -50.0})
     np.testing.assert_allclose(alone.cdf([-1.0, 0.0, 1.0]), stats.norm.cdf([-1, 0, 1]), atol=0.1)
+
+
+def test_a_fit_killed_while_training_for_questions_goes_on_to_the_same_answers(
+    tmp_path, monkeypatch
+):
+    table = gaussian(300)
+    whole = RNADE(random_state=0, epochs=4).fit(table)
+    model = RNADE(random_state=0, epochs=4, checkpoint=tmp_path / "kept")
+    epochs = []
+
+    def killed(self, *arguments):
+        if len(epochs) == 2:
+            raise OSError("killed")
+        epochs.append(self)
+        return one_epoch(self, *arguments)
+
+    one_epoch, train = Run.one_epoch, RNADE._train_beside
+
+    def stop_there(self, *arguments):
+        monkeypatch.setattr(Run, "one_epoch", killed)
+        train(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RNADE, "_train_beside", stop_there)
+        with pytest.raises(OSError, match="killed"):
+            model.fit(table)
+    monkeypatch.undo()
+    assert len(epochs) == 2
+    assert (tmp_path / "kept" / "questions").exists()
+    model.fit(table)
+    given = {"a": 6.0}
+    np.testing.assert_array_equal(
+        model.conditional("b", given).cdf([-50, 0, 50]),
+        whole.conditional("b", given).cdf([-50, 0, 50]),
+    )
 
 
 def test_conditional_draws_follow_their_distribution(plain):
