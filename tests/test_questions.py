@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from rnade import RNADE, load
 from rnade.nn.questions import log_densities
+from rnade.training import Bank
 from rnade.training.run import Run
 from tests.test_mixed import SMALL, frame
 
@@ -158,12 +159,13 @@ def test_a_fit_killed_while_training_for_questions_goes_on_to_the_same_answers(
         train(self, *arguments)
 
     with monkeypatch.context() as patch:
+        patch.setitem(Bank.__init__.__kwdefaults__, "checkpoint_every", 0.0)
         patch.setattr(RNADE, "_train_beside", stop_there)
         with pytest.raises(OSError, match="killed"):
             model.fit(table)
     monkeypatch.undo()
     assert len(epochs) == 2
-    assert (tmp_path / "kept" / "questions").exists()
+    assert list((tmp_path / "kept" / "questions").glob("*.safetensors"))
     model.fit(table)
     given = {"a": 6.0}
     np.testing.assert_array_equal(
