@@ -8,7 +8,6 @@ way takes about as much arithmetic. Each fit is a record in results/any-order/re
 """
 
 import argparse
-import json
 import os
 import re
 import time
@@ -25,6 +24,7 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Generator, Tensor
 
+from benchmarks.mixed import stored
 from rnade import RNADE
 from rnade.batch import Batch
 from rnade.data.patches import PatchSource
@@ -35,6 +35,7 @@ from rnade.nn.ensemble import log_average
 from rnade.nn.questions import log_densities
 from rnade.nn.table import TableDensity
 from rnade.records import run_facts
+from rnade.reproduce.core.runner import RecordFile
 from rnade.training import Bank, Member
 from rnade.training.any_order import AnyOrderRows, with_roles
 from rnade.training.questions import cut_smoothly
@@ -214,7 +215,7 @@ WAYS: dict[str, Callable[[Study], Any]] = {
 FIXED = "RNADE(), fixed orders"
 
 
-def records(name: str, store: DataStore, device: str, done: set[tuple[str, str]]) -> Any:
+def measured(name: str, store: DataStore, device: str, done: set[tuple[str, str]]) -> Any:
     train, test, hidden = rows_of(name, store)
     study = Study(train, device)
     for way in (*WAYS, FIXED):
@@ -238,9 +239,9 @@ def records(name: str, store: DataStore, device: str, done: set[tuple[str, str]]
         }
 
 
-def page(stored: Sequence[dict[str, Any]]) -> str:
+def page(records: Sequence[dict[str, Any]]) -> str:
     """A table a measure, one row a way, one column a table."""
-    tables = list(dict.fromkeys(r["table"] for r in stored))
+    tables = list(dict.fromkeys(r["table"] for r in records))
     lines = []
     for title, keys in (
         ("Log density of rows, nats, 16 orders averaged", ["orders_16", "orders_fixed"]),
@@ -252,7 +253,7 @@ def page(stored: Sequence[dict[str, Any]]) -> str:
         lines += ["| --- |" + " ---: |" * len(tables)]
         for way in (*WAYS, FIXED):
             own = {
-                r["table"]: r[key] for r in stored for key in keys if r["way"] == way and key in r
+                r["table"]: r[key] for r in records for key in keys if r["way"] == way and key in r
             }
             if own:
                 cells = [f"{own[name]:.2f}" if name in own else "-" for name in tables]
@@ -271,17 +272,13 @@ def main() -> None:
     given = parser.parse_args()
     if given.data_dir is None:
         parser.error("name the folder of the data with --data-dir or RNADE_DATA")
-    given.output.mkdir(parents=True, exist_ok=True)
     path = given.output / "records.jsonl"
-    stored = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(r["table"], r["way"]) for r in stored}
+    done = {(r["table"], r["way"]) for r in stored(path)}
     for name in () if given.page else given.tables:
-        for record in records(name, DataStore(given.data_dir), given.device, done):
-            stored.append(record)
-            with path.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+        for record in measured(name, DataStore(given.data_dir), given.device, done):
+            RecordFile(path).append(record)
             print({k: v for k, v in record.items() if not isinstance(v, dict)}, flush=True)
-    laid_out = page(stored)
+    laid_out = page(stored(path))
     (given.output / "table.md").write_text(laid_out)
     if given.output == RESULTS:
         DOCS.write_text(PLACE.sub(lambda m: m[1] + laid_out + m[2], DOCS.read_text()))

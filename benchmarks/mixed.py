@@ -31,6 +31,7 @@ import pyarrow.parquet
 
 from rnade import RNADE
 from rnade.records import run_facts
+from rnade.reproduce.core.runner import RecordFile
 
 TABLES = ("pbc", "ames", "credit", "yrbss", "hotel", "weather")
 RESULTS = Path(__file__).parent.parent / "results" / "mixed"
@@ -288,8 +289,7 @@ def main() -> None:
             if (name, fold, given.device) in done:
                 continue
             record = measured(folder, name, fold, given.device)
-            with path.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+            RecordFile(path).append(record)
             told = {k: v for k, v in record.items() if isinstance(v, float)}
             print(name, fold, told, record["network"], flush=True)
     page = write_page(stored(path), folder)

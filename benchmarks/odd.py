@@ -17,7 +17,6 @@ not made again; those of planted rows are in planted.jsonl.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -35,8 +34,10 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestNeighbors
 
+from benchmarks.mixed import stored
 from rnade import RNADE
 from rnade.records import run_facts
+from rnade.reproduce.core.runner import RecordFile
 
 RESULTS = Path(__file__).parent.parent / "results" / "odd"
 SEED = 0
@@ -208,27 +209,23 @@ def main() -> None:
     given = parser.parse_args()
     if given.data_dir is None:
         parser.error("name the folder of the data with --data-dir or RNADE_DATA")
-    given.output.mkdir(parents=True, exist_ok=True)
     if given.planted:
         for one in map(partial(planted, folder=Path(given.data_dir)), PLANTED):
-            with (given.output / "planted.jsonl").open("a") as file:
-                file.write(json.dumps(one) + "\n")
+            RecordFile(given.output / "planted.jsonl").append(one)
             print({k: v for k, v in one.items() if not isinstance(v, dict)}, flush=True)
         return
     path = given.output / "records.jsonl"
-    stored = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {r["set"] for r in stored}
+    done = {r["set"] for r in stored(path)}
     sets = {} if given.page else load(Path(given.data_dir))
     for name, (train, test, y) in sets.items():
         if name in done or (given.sets and name not in given.sets):
             continue
-        stored.append(record(name, train, test, y, given.device))
-        with path.open("a") as file:
-            file.write(json.dumps(stored[-1]) + "\n")
-        print(name, stored[-1]["methods"], stored[-1]["fit_seconds"], flush=True)
-    stored.sort(key=lambda r: r["set"])
-    (given.output / "table.md").write_text(page(stored))
-    print(page(stored))
+        one = record(name, train, test, y, given.device)
+        RecordFile(path).append(one)
+        print(name, one["methods"], one["fit_seconds"], flush=True)
+    laid_out = page(sorted(stored(path), key=lambda r: r["set"]))
+    (given.output / "table.md").write_text(laid_out)
+    print(laid_out)
 
 
 if __name__ == "__main__":

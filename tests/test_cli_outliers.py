@@ -12,6 +12,7 @@ import scipy.stats
 
 from rnade import load
 from rnade.cli import main
+from tests.test_cli import succeeded
 
 SEED = ["--random-state", "0"]
 QUICK = ["--epochs", "8", "--n-hidden", "32", *SEED]
@@ -60,12 +61,6 @@ def folder(made, tmp_path, monkeypatch):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def succeeded(result):
-    code, out, _ = result
-    assert code == 0, result
-    return out
 
 
 def error(result):

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
 from rnade.batch import Batch
-from rnade.columns.links import Link
 from rnade.columns.partition import ColumnCells
 from rnade.estimators.base import AbstractAutoregressiveEstimator, raise_if_diverged
 from rnade.estimators.networks import AbstractNetworksEstimator
@@ -166,8 +165,8 @@ class AbstractAnyOrderEstimator(
             columns,
             device.type,
             n_components=self.n_components,
-            n_hidden=None if self.n_hidden == type(self).n_hidden else self.n_hidden,
-            n_layers=None if self.n_layers == type(self).n_layers else self.n_layers,
+            n_hidden=self._if_chosen("n_hidden"),
+            n_layers=self._if_chosen("n_layers"),
             n_networks=None if isinstance(self.ensemble, str) else 1,
             cover=cover,
         )
@@ -179,21 +178,10 @@ class AbstractAnyOrderEstimator(
         )
         return columns, plan, members
 
-    def _empty_table(
-        self, columns: Sequence[ColumnCells], sizes: Mapping[str, Any], links: Sequence[Link]
-    ) -> TableDensity:
-        """A density of the fitted shape, for the tensors of a model file."""
-        networks = AnyOrderModule(
-            columns,
-            sizes["n_hidden"],
-            n_layers=sizes["n_layers"],
-            n_components=sizes["n_components"],
-            dropout=sizes["dropout"],
-            links=links,
-            n_models=sizes["n_networks"],
-        )
-        orders = torch.zeros(sizes["n_orders"], len(columns), dtype=torch.int64)
-        return TableDensity(columns, networks, orders, self._indicators())
+    def _empty_networks(
+        self, columns: Sequence[ColumnCells], shape: Mapping[str, Any], n_networks: int
+    ) -> AnyOrderModule:
+        return AnyOrderModule(columns, **shape, n_models=n_networks)
 
     # ---------------------------------------------------------------- questions to real columns
 

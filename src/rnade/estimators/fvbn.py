@@ -11,7 +11,6 @@ from torch import Generator
 
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
-from rnade.columns.links import Link
 from rnade.columns.partition import ColumnCells
 from rnade.estimators.base import raise_if_diverged
 from rnade.estimators.networks import AbstractNetworksEstimator
@@ -236,7 +235,7 @@ class FVBN(RoundingParameters, AbstractNetworksEstimator):
             columns,
             device.type,
             n_components=self.n_components,
-            n_hidden=None if self.n_hidden == type(self).n_hidden else self.n_hidden,
+            n_hidden=self._if_chosen("n_hidden"),
         )
         recipe = self._table_recipe(plan, 1)
         w = training.weights
@@ -253,19 +252,10 @@ class FVBN(RoundingParameters, AbstractNetworksEstimator):
         module = TableDensity(columns, networks, orders, self._indicators())
         return module.to(device), _outcome(kept, bank.interrupted)
 
-    def _empty_table(
-        self, columns: Sequence[ColumnCells], sizes: Mapping[str, Any], links: Sequence[Link]
-    ) -> TableDensity:
-        networks = ColumnNetworks(
-            columns,
-            sizes["n_hidden"],
-            n_layers=sizes["n_layers"],
-            n_components=sizes["n_components"],
-            dropout=sizes["dropout"],
-            links=links,
-        )
-        orders = torch.zeros(sizes["n_orders"], len(columns), dtype=torch.int64)
-        return TableDensity(columns, networks, orders, self._indicators())
+    def _empty_networks(
+        self, columns: Sequence[ColumnCells], shape: Mapping[str, Any], n_networks: int
+    ) -> ColumnNetworks:
+        return ColumnNetworks(columns, **shape)
 
 
 class _Starts:

@@ -1,5 +1,7 @@
 """What estimators share whose networks predict any column of a table from any others."""
 
+import abc
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,10 @@ from rnade.columns.partition import N_FEATURES, ColumnCells
 from rnade.estimators.base import AbstractTrainedEstimator
 from rnade.estimators.questions import QuestionsMixin
 from rnade.estimators.tables import AbstractTableEstimator
-from rnade.nn.table import encoded
+from rnade.nn.any_order import AbstractAnyOrderModule
+from rnade.nn.table import TableDensity, encoded
 from rnade.training import Recipe
-from rnade.training.table import TablePlan, table_recipe
+from rnade.training.table import TablePlan, network_shape, table_recipe
 from rnade.typing import Array
 
 
@@ -60,6 +63,33 @@ class AbstractNetworksEstimator(QuestionsMixin, AbstractTableEstimator, Abstract
         columns = self._cut(X, w)
         cells = encoded(columns, X)[..., :N_FEATURES].numpy()
         return columns, list(find_links(columns, X, cells, w))
+
+    def _if_chosen(self, name: str) -> Any:
+        """A parameter that the user has set, or None where it is at its default."""
+        value = getattr(self, name)
+        return None if value == getattr(type(self), name) else value
+
+    @abc.abstractmethod
+    def _empty_networks(
+        self, columns: Sequence[ColumnCells], shape: Mapping[str, Any], n_networks: int
+    ) -> AbstractAnyOrderModule:
+        """Networks of the fitted shape.
+
+        Parameters
+        ----------
+        columns : sequence of ColumnCells
+        shape : mapping
+            What each is made with, and links.
+        n_networks : int
+        """
+
+    def _empty_table(
+        self, columns: Sequence[ColumnCells], sizes: Mapping[str, Any], links: Sequence[Link]
+    ) -> TableDensity:
+        shape = {**network_shape(sizes), "links": links}
+        networks = self._empty_networks(columns, shape, sizes["n_networks"])
+        orders = torch.zeros(sizes["n_orders"], len(columns), dtype=torch.int64)
+        return TableDensity(columns, networks, orders, self._indicators())
 
     def _table_recipe(self, plan: TablePlan, n_columns: int) -> Recipe:
         """The recipe of a table's networks with the settings given as parameters.

@@ -15,12 +15,13 @@ from rnade.training.any_order import AnyOrderRows, with_places
 from rnade.training.member import Member
 from rnade.training.recipe import Recipe
 from rnade.training.table import (
-    ORDERS,
-    ORDERS_OF_WIDE,
-    WIDE,
     TablePlan,
+    dropout_of,
     judging_held_out,
+    network_shape,
+    orders_of,
     told,
+    work_of_a_row,
 )
 
 # Multiplications and additions that a fit may take: fewer than of networks for all columns, since
@@ -52,18 +53,15 @@ def plan_columns(
     """
     D, H, L = len(columns), n_hidden or UNITS, LAYERS
     batch = 128 if n_rows < 5000 else 256
-    inputs = sum(column.n_cells + 2 for column in columns)
-    outputs = max(column.n_cells + 3 * n_components * column.has_smooth for column in columns)
-    # Forward and backward, a multiplication and an addition each.
-    work = 6 * D * (H * (inputs + outputs) + 2 * L * H * H) * batch
+    work = work_of_a_row(columns, H, L, n_components, apart=True) * batch
     wanted = min(max(25 * math.sqrt(n_rows), FEWEST_UPDATES), MOST_UPDATES)
     return TablePlan(
         n_networks=D,
         n_hidden=H,
         n_layers=L,
         n_components=n_components,
-        dropout=min(max(1500 / n_rows, 0.05), 0.5),
-        n_orders=ORDERS if D <= WIDE else ORDERS_OF_WIDE,
+        dropout=dropout_of(n_rows),
+        n_orders=orders_of(D),
         batch_size=min(batch, n_rows),
         n_updates=round(max(min(wanted, WORK[device] / work), FEWEST_UPDATES)),
     )
@@ -100,14 +98,7 @@ def columns_member(
     cells, seen = told(columns, X, weights, links, device)
     generator = Generator(device).manual_seed(seed)
     source = AnyOrderRows(cells, seen, generator, weights=weights, roles=with_places)
-    module = ColumnNetworks(
-        columns,
-        plan.n_hidden,
-        n_layers=plan.n_layers,
-        n_components=plan.n_components,
-        dropout=plan.dropout,
-        links=links,
-        generator=Generator().manual_seed(seed),
-    ).to(device)
+    drawn, shape = Generator().manual_seed(seed), network_shape(plan.settings())
+    module = ColumnNetworks(columns, **shape, links=links, generator=drawn).to(device)
     judged = judging_held_out(columns, held_out, links, device, seed, with_places)
     return Member(module, recipe, source, judged)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rnade.columns.partition import ColumnCells
 from rnade.training.recipe import Recipe
-from rnade.training.table import EPOCHS, ORDERS, ORDERS_OF_WIDE, WIDE, TablePlan, table_recipe
+from rnade.training.table import EPOCHS, TablePlan, orders_of, table_recipe, work_of_a_row
 from rnade.typing import Array
 
 # Multiplications and additions that training may take: for each value of the table, and in all.
@@ -52,9 +52,7 @@ def plan_questions(n_rows: int, columns: Sequence[ColumnCells], device: str) -> 
     device : "cpu" or "cuda"
     """
     H, L, batch = next(size for least, size in SIZES.items() if n_rows >= least)
-    inputs = sum(column.n_cells + 2 for column in columns)
-    outputs = sum(column.n_cells + 3 * COMPONENTS * column.has_smooth for column in columns)
-    work = 6 * (H * (inputs + outputs) + 2 * L * H * H) * batch
+    work = work_of_a_row(columns, H, L, COMPONENTS) * batch
     affordable = min(max(WORK_OF_A_VALUE * n_rows * len(columns), LEAST_WORK), MOST_WORK[device])
     return TablePlan(
         n_networks=1,
@@ -62,7 +60,7 @@ def plan_questions(n_rows: int, columns: Sequence[ColumnCells], device: str) -> 
         n_layers=L,
         n_components=COMPONENTS,
         dropout=min(DROPPED_ROWS / n_rows, MOST_DROPPED),
-        n_orders=ORDERS if len(columns) <= WIDE else ORDERS_OF_WIDE,
+        n_orders=orders_of(len(columns)),
         batch_size=min(batch, n_rows),
         n_updates=math.floor(min(max(affordable / work, FEWEST_UPDATES), MOST_UPDATES)),
     )

@@ -1,7 +1,7 @@
 """Training the networks of a table: how large, how many, how long, and on which rows."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -94,10 +94,7 @@ def plan_table(
     H, L = n_hidden or units, n_layers or 3
     batch = 128 if n_rows < 1000 else 256 if n_rows < 5000 else 512
     updates = round(min(max(25 * math.sqrt(n_rows), 400), 3500))
-    inputs = sum(column.n_cells + 2 for column in columns)
-    outputs = sum(column.n_cells + 3 * n_components * column.has_smooth for column in columns)
-    # Forward and backward, a multiplication and an addition each.
-    work = 6 * (H * (inputs + outputs) + 2 * L * H * H) * batch * updates
+    work = work_of_a_row(columns, H, L, n_components) * batch * updates
     affordable = int(WORK[device] / work)
     if affordable < 1 and n_networks is None:
         updates = max(400, int(updates * WORK[device] / work))
@@ -106,18 +103,57 @@ def plan_table(
     if cover and n_networks is None:
         networks, share = covering(networks)
         n_folds, updates = min(networks, n_rows), max(1, round(share * updates))
-    orders = ORDERS if len(columns) <= WIDE else ORDERS_OF_WIDE
+    orders = orders_of(len(columns))
     return TablePlan(
         networks,
         H,
         L,
         n_components,
-        min(max(1500 / n_rows, 0.05), 0.5),
+        dropout_of(n_rows),
         math.ceil(orders / networks) * networks,
         min(batch, n_rows),
         updates,
         n_folds,
     )
+
+
+def work_of_a_row(
+    columns: Sequence[ColumnCells],
+    n_hidden: int,
+    n_layers: int,
+    n_components: int,
+    *,
+    apart: bool = False,
+) -> int:
+    """Multiplications and additions that a row of a minibatch takes, forward and backward.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnCells
+    n_hidden, n_layers, n_components : int
+        Of a network.
+    apart : bool
+        Of a network for each column, which has outputs for the widest, rather than of one network.
+    """
+    inputs = sum(column.n_cells + 2 for column in columns)
+    outputs = [column.n_cells + 3 * n_components * column.has_smooth for column in columns]
+    networks, heads = (len(columns), max(outputs)) if apart else (1, sum(outputs))
+    return 6 * networks * (n_hidden * (inputs + heads) + 2 * n_layers * n_hidden**2)
+
+
+def dropout_of(n_rows: int) -> float:
+    """Share of units left out in training: more for fewer rows."""
+    return min(max(1500 / n_rows, 0.05), 0.5)
+
+
+def orders_of(n_columns: int) -> int:
+    """Orders of the columns over which a density is averaged."""
+    return ORDERS if n_columns <= WIDE else ORDERS_OF_WIDE
+
+
+def network_shape(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a network is made with, of the settings of a plan (`TablePlan.settings`)."""
+    return {name: settings[name] for name in ("n_hidden", "n_layers", "n_components", "dropout")}
 
 
 def table_recipe(plan: TablePlan, n_columns: int, **changes: Any) -> Recipe:
@@ -177,32 +213,24 @@ def table_members(
         each leaves out: of small tables.
     """
     cells, seen = told(columns, X, weights, links, device)
+    shape = network_shape(plan.settings())
+    of_all = None if held_out is None else judging_held_out(columns, held_out, links, device, seed)
     N, members = len(X), []
     for m in range(plan.n_networks):
         generator = Generator(device).manual_seed(seed + m)
         left = torch.zeros(N, dtype=torch.bool, device=device)
         if plan.n_folds:
             left[fold_rows(N, m % plan.n_folds, plan.n_folds)] = True
-        if held_out is None:
-            w = None if weights is None else weights[left]
-            judged = judging(cells[left], seen[left], w, seed)
-        else:
-            judged = judging_held_out(columns, held_out, links, device, seed)
+        w = None if weights is None else weights[left]
+        judged = judging(cells[left], seen[left], w, seed) if of_all is None else of_all
         source = AnyOrderRows(
             cells[~left],
             seen[~left],
             generator,
             weights=None if weights is None else weights[~left],
         )
-        module = AnyOrderModule(
-            columns,
-            plan.n_hidden,
-            n_layers=plan.n_layers,
-            n_components=plan.n_components,
-            dropout=plan.dropout,
-            links=links,
-            generator=Generator().manual_seed(seed + m),
-        ).to(device)
+        drawn = Generator().manual_seed(seed + m)
+        module = AnyOrderModule(columns, **shape, links=links, generator=drawn).to(device)
         members.append(Member(module, recipe, source, judged))
     return members
 
