@@ -19,6 +19,7 @@ from rnade.families import AbstractFamily, Bernoulli, GaussianMixture, LaplaceMi
 from rnade.nn import (
     AbstractDensity,
     AbstractGaussianMixture,
+    DecorrelatedModule,
     EnsembleModule,
     FVBNModule,
     FVSBNModule,
@@ -38,6 +39,16 @@ FAMILIES: dict[str, AbstractFamily] = {
 }
 MIXTURES = {name: f for name, f in FAMILIES.items() if name != "bernoulli"}
 
+
+def decorrelated(D: int, generator: Generator) -> DecorrelatedModule:
+    """A model of columns without their linear part, in a random order."""
+    inner = RNADEModule(D, 5, GaussianMixture(2), order="random", generator=generator)
+    module = DecorrelatedModule(inner)
+    mixing = torch.eye(D) + 0.5 * torch.randn(D, D, generator=generator)
+    module.start_from(torch.randn(50, D, generator=generator) @ mixing + 0.3)
+    return module
+
+
 # Constructors of modules of D dimensions; every property is tested on every entry.
 MODULES: dict[str, Callable[[int, Generator], AbstractDensity]] = {
     "rnade-mog": lambda D, g: RNADEModule(D, 7, GaussianMixture(3), generator=g),
@@ -53,6 +64,7 @@ MODULES: dict[str, Callable[[int, Generator], AbstractDensity]] = {
         D, 4, GaussianMixture(2), activation="sigmoid", n_layers=2, order="random", generator=g
     ),
     "rnade-one-unit": lambda D, g: RNADEModule(D, 1, GaussianMixture(1), generator=g),
+    "decorrelated": lambda D, g: decorrelated(D, g),
     "nade": lambda D, g: NADEModule(D, 5, generator=g),
     "nade-tied": lambda D, g: NADEModule(D, 5, tied_weights=True, generator=g),
     "nade-random-order": lambda D, g: NADEModule(D, 5, order="random", generator=g),

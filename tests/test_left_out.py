@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.special import logsumexp
 
-import rnade.estimators.rnade as plain_plans
+import rnade.estimators.kinds as plain_plans
 import rnade.training.table as table_plans
 from rnade import RNADE, Gaussian, MixtureOfGaussians, load
 from rnade.columns.partition import ColumnCells
@@ -69,11 +69,14 @@ def test_scores_are_by_exactly_the_models_that_left_a_row_out():
     np.testing.assert_array_equal(np.flatnonzero(folds < 0), model.fitted_rows_.held_out)
     Z = torch.as_tensor(model.standardiser_.transform(X))
     with torch.no_grad():
-        each = torch.stack([model.module_.member(m).log_prob(Z) for m in range(16)]).numpy()
+        members = range(len(model.members_))
+        each = torch.stack([model.module_.member(m).log_prob(Z) for m in members]).numpy()
     left_out = np.array([member["fold"] for member in model.members_])
+    weights = np.array([member["weight"] for member in model.members_])
     for i, fold in enumerate(folds):
-        own = each[:, i] if fold < 0 else each[left_out == fold, i]
-        expected = logsumexp(own) - np.log(len(own)) + model.standardiser_.log_determinant
+        own = slice(None) if fold < 0 else left_out == fold
+        mean = logsumexp(each[own, i], b=weights[own] / weights[own].sum())
+        expected = mean + model.standardiser_.log_determinant
         assert model.fit_scores_[i] == pytest.approx(expected)
 
 
@@ -133,16 +136,18 @@ def test_pvalues_of_new_rows_compare_fold_by_fold():
     model = RNADE(**QUICK).fit(X)
     folds = folds_of(model, 100)
     left_out = np.array([member["fold"] for member in model.members_])
+    weights = np.array([member["weight"] for member in model.members_])
 
     def by(members, rows):
         Z = torch.as_tensor(model.standardiser_.transform(rows))
         with torch.no_grad():
             each = torch.stack([model.module_.member(m).log_prob(Z) for m in members])
-        return torch.logsumexp(each, 0).numpy()
+        return logsumexp(each.numpy(), axis=0, b=weights[members][:, None])
 
     count = np.ones(25)
     for fold in range(-1, 8):
-        members = range(16) if fold < 0 else np.flatnonzero(left_out == fold).tolist()
+        here = left_out == fold if fold >= 0 else np.ones(len(left_out), dtype=bool)
+        members = np.flatnonzero(here).tolist()
         compared = by(members, X[folds == fold])
         count += (compared[:, None] <= by(members, new)).sum(0)
     np.testing.assert_allclose(model.pvalue(new), count / 101)
@@ -284,11 +289,11 @@ def test_rows_of_a_network_that_diverged_have_none(monkeypatch):
 
 def test_large_tables_are_covered_if_asked_for(monkeypatch):
     X = curved(400)
-    monkeypatch.setattr(plain_plans, "CELLS_OF_ONE_ORDER", 400 * 4 // 2)
-    some = RNADE(**QUICK).fit(X)
+    monkeypatch.setitem(plain_plans.WORK, "cpu", 1.0)
+    some = RNADE(**QUICK, effort="fast").fit(X)
     assert len(some.members_) == 2
     assert np.isnan(some.fit_scores_).mean() == pytest.approx(0.9 * 7 / 8, abs=0.01)
-    model = RNADE(**QUICK | {"epochs": 8}, score_fitted=True).fit(X)
+    model = RNADE(**QUICK | {"epochs": 8}, effort="fast", score_fitted=True).fit(X)
     assert [(m["fold"], m["n_folds"]) for m in model.members_] == [(i, 4) for i in range(4)] * 2
     assert {m["epochs"] for m in model.members_} == {3}  # 4 times as many models: 1.5 times long
     assert not np.isnan(model.fit_scores_).any()

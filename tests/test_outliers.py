@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import rnade.estimators.rnade as plain_plans
+import rnade.estimators.kinds as plain_plans
 from rnade import NADE, RNADE, Gaussian, MixtureOfColumns, MixtureOfGaussians, RNADESearchCV
 
 QUICK = {"n_hidden": 8, "epochs": 8, "random_state": 0, "device": "cpu", "questions": False}
@@ -62,7 +62,7 @@ def test_fit_predict_labels_a_share_of_the_table_out_of_fold(share):
 
 def test_fit_predict_leaves_out_every_row_of_a_large_table(monkeypatch):
     X = rows(300)
-    monkeypatch.setattr(plain_plans, "CELLS_OF_ONE_ORDER", 300 * 2 // 2)
+    monkeypatch.setitem(plain_plans.WORK, "cpu", 1.0)
     model = RNADE(**QUICK)
     model.fit_predict(X, sample_weight=np.ones(300))
     assert not np.isnan(model.fit_scores_).any()

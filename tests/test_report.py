@@ -376,12 +376,16 @@ def test_overfitting_of_one_model_is_known_without_its_table():
 def test_of_an_average_what_is_said_is_true_of_all_its_models():
     X = gaussian_rows(400)
     model = fit(X, ensemble="auto", epochs=6)
-    best = [member["best_epoch"] for member in model.members_]
+    networks = [member for member in model.members_ if not member["mixture"]]
+    best = [member["best_epoch"] for member in networks]
     found = study(model, X)
     epochs = f"epochs {min(best)} to {max(best)}" if len(set(best)) > 1 else f"epoch {best[0]}"
     assert found.sentences["curve"].startswith(
-        f"16 models were averaged, each with the weights of its own best epoch ({epochs})."
+        f"{len(networks)} networks were averaged, each with the weights of its own best epoch"
+        f" ({epochs}). By weights that left-out rows earned them, the average is "
     )
+    share = sum(member["weight"] for member in model.members_ if member["mixture"] == 1)
+    assert f"{share:.0%} a Gaussian" in found.sentences["curve"]
     assert "its own 1/8 fold of the training rows" in found.sentences["curve"]
     page = render(found)
     assert "had no part in training: each model early-stopped on its own 1/8 fold" in page
@@ -403,7 +407,7 @@ def test_an_average_that_was_too_small_for_folds_was_stopped_by_held_out_rows():
 
 def test_models_that_were_still_improving_are_counted():
     X = gaussian_rows(400)
-    model = fit(X, ensemble="auto", epochs=6)
+    model = fit(X, ensemble="auto", effort="fast", epochs=6)
     for m, member in enumerate(model.members_):
         member["best_epoch"] = member["epochs"] - (m >= 12)
     assert "12 of 16 models" in kinds(study(model, X))["short"].text

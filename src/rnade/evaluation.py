@@ -1,7 +1,8 @@
 """Figures about held-out rows: mean log-likelihood, its standard errors, conformal p-values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -276,6 +277,21 @@ def benjamini_hochberg(p_values: ArrayLike, fdr: float) -> NDArray[np.bool_]:
     enough = np.flatnonzero(known <= np.arange(1, len(known) + 1) / len(known) * fdr)
     # NaN is never at most anything.
     return np.asarray(p <= (known[enough[-1]] if len(enough) else -np.inf))
+
+
+def weights_by_kind(members: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What share of an average each kind of model has, by its words, the largest first.
+
+    Parameters
+    ----------
+    members : sequence of mappings
+        As `RNADE.members_`; those of files of earlier versions name no kinds.
+    """
+    found: dict[str, float] = {}
+    for member in members:
+        if member.get("kind"):
+            found[member["kind"]] = found.get(member["kind"], 0.0) + member["weight"]
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
 def _sorted(scores: Array, weights: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ _OF_BITS = "columns have two levels, each with a probability"
 def info(model: options.ModelFile, as_json: options.Json = False) -> None:
     """Show what a model is: its class, settings, columns, training and held-out score."""
     # The estimator itself is not needed, and would take seconds to load, as would torch.
-    from rnade.evaluation import Calibration, mean_score
+    from rnade.evaluation import Calibration, mean_score, weights_by_kind
     from rnade.serialisation import read_arrays
 
     arrays, stored = read_arrays(model)
@@ -45,11 +45,13 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
         "p_values": {"n_rows": len(calibration.scores), "smallest": calibration.smallest},
         "training": {
             "models": max(1, len(members)),
+            "kinds": weights_by_kind(members),
             "epochs": last["epoch"],
             "best_epoch": stored["best_epoch"],
             "seconds": stored["fit_seconds"],
             "skipped_updates": last["skipped"],
         },
+        "multiplications_per_row": _work_of_a_row(arrays, stored["n_columns"]),
         "settings": stored["parameters"],
         **_table(arrays, stored),
         "library_version": stored["library_version"],
@@ -73,10 +75,29 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
         epochs = f"average of {len(members)} models, at most {counted(most, 'epoch')} each"
     skipped = counted(training["skipped_updates"], "update")
     print(f"training: {epochs}, {training['seconds']:.1f} s, {skipped} skipped")
+    kinds = training["kinds"]
+    if len(kinds) > 1:
+        print("weights: " + ", ".join(f"{share:.0%} {words}" for words, share in kinds.items()))
+    work = described["multiplications_per_row"]
+    if work is not None:
+        print(f"scoring: about {work:,} multiplications a row")
     print(f"settings: {settings}")
     print(
         f"written by rnade {described['library_version']},"
         f" file format {described['format_version']}"
+    )
+
+
+def _work_of_a_row(arrays: Mapping[str, Any], n_columns: int) -> int | None:
+    """Multiplications to score a row, about: each weight once, those of hidden layers D times.
+
+    None for tables whose networks are asked once for each column and order.
+    """
+    if any(name.startswith("cells.") for name in arrays):
+        return None
+    own = {name: array for name, array in arrays.items() if name.startswith("module.")}
+    return sum(
+        int(array.size) * (n_columns if name.endswith(".U") else 1) for name, array in own.items()
     )
 
 

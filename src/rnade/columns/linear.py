@@ -9,6 +9,10 @@ from torch import Tensor
 
 from rnade.exceptions import SingularDataError
 
+# Share of every correlation that is always left out, so that columns which determine each other
+# have a linear part too.
+LEAST_SHRUNK = 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class LinearPart:
@@ -47,6 +51,8 @@ class LinearPart:
         rows: Float[Tensor, "N D"],
         order: Int[Tensor, " D"] | None = None,
         weights: Float[Tensor, " N"] | None = None,
+        *,
+        shrink: bool = False,
     ) -> Self:
         """Measure the map on training rows.
 
@@ -57,11 +63,15 @@ class LinearPart:
             Of the columns; None for their own.
         weights : Tensor of shape (N,), optional
             Row weights.
+        shrink : bool
+            Shrink correlations as far as the number of rows calls for (`shrunk`): then any rows
+            will do, and a column that others determine too.
 
         Raises
         ------
         SingularDataError
-            If a column is a linear combination of others, or there are too few rows to tell.
+            If a column is a linear combination of others, or there are too few rows to tell, and
+            correlations are not shrunk.
         """
         N, D = rows.shape
         order = torch.arange(D) if order is None else order
@@ -69,8 +79,11 @@ class LinearPart:
         w = None if weights is None else weights.double()
         mean = x.mean(0) if w is None else w @ x / w.sum()
         covariance = torch.cov(x[:, order].T, correction=0, aweights=w)
-        L, failed = torch.linalg.cholesky_ex(covariance.view(D, D))  # of one column it has no axes
-        if N <= D or bool(failed):
+        covariance = covariance.view(D, D)  # of one column it has no axes
+        if shrink:
+            covariance = shrunk(covariance, N if w is None else float(w.sum() ** 2 / (w @ w)))
+        L, failed = torch.linalg.cholesky_ex(covariance)
+        if (N <= D and not shrink) or bool(failed):
             raise SingularDataError(
                 f"The covariance of {N} rows of {D} dimensions is singular: linear predictions"
                 " need many more rows than dimensions, and no dimension that others determine."
@@ -99,3 +112,27 @@ class LinearPart:
         """Rows that `transform` maps to y."""
         x: Tensor = torch.linalg.solve(self.A, y.double().T).T + self.mean
         return x.to(y.dtype)
+
+
+def shrunk(covariance: Float[Tensor, "D D"], n_rows: float) -> Float[Tensor, "D D"]:
+    """A covariance whose correlations are shrunk, the more the fewer the rows; variances stay.
+
+    By the share of the oracle approximating estimator of correlations (Chen, Wiesel, Eldar and
+    Hero 2010), and at least `LEAST_SHRUNK`. A column that never changes has a variance of 1.
+
+    Parameters
+    ----------
+    covariance : Tensor of shape (D, D)
+    n_rows : float
+    """
+    D = len(covariance)
+    variance = covariance.diagonal()
+    scale = torch.where(variance > 0, variance, 1.0).sqrt()
+    R = covariance / scale / scale[:, None]
+    R.diagonal().fill_(1.0)
+    squares = float(R.square().sum())
+    spread = (n_rows + 1 - 2 / D) * (squares - D)
+    share = 1.0 if spread <= 0 else min(1.0, ((1 - 2 / D) * squares + D**2) / spread)
+    R *= 1 - max(share, LEAST_SHRUNK)
+    R.diagonal().fill_(1.0)
+    return R * scale * scale[:, None]

@@ -17,8 +17,16 @@ from rnade.columns import Resolution
 from rnade.estimators.density import AbstractDensityEstimator
 from rnade.estimators.parameters import TrainingParameters, estimator
 from rnade.estimators.scoring import Models
+from rnade.estimators.weights import Left, member_weights
 from rnade.exceptions import TrainingWarning, warn_caller
-from rnade.nn import AbstractAutoregressive, AbstractDensity, EnsembleModule
+from rnade.nn import (
+    AbstractAutoregressive,
+    AbstractChain,
+    AbstractDensity,
+    DecorrelatedModule,
+    EnsembleModule,
+    MixtureOfGaussiansModule,
+)
 from rnade.progress import bank_bar
 from rnade.training import (
     Bank,
@@ -30,6 +38,7 @@ from rnade.training import (
     diverged_error,
     make_recipe,
 )
+from rnade.training.em.members import fit_member
 from rnade.training.folds import FEWEST_TO_STOP, N_FOLDS, fold_rows
 from rnade.typing import Array
 
@@ -55,12 +64,21 @@ class Planned:
         where the rows that `fit` held out stop it.
     n_folds : int
         How many parts there are.
+    kind : int
+        Models of one kind have one weight in the average, which they share.
+    words : str
+        What models of the kind are, for people.
+    mixture : int or None
+        Components, if it is a mixture of Gaussians and no network.
     """
 
     order: Any
     changes: dict[str, Any] = field(default_factory=dict)
     fold: int | None = None
     n_folds: int = N_FOLDS
+    kind: int = 0
+    words: str = ""
+    mixture: int | None = None
 
 
 class AbstractTrainedEstimator(TrainingParameters, AbstractDensityEstimator):
@@ -121,17 +139,18 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
     members_: list[dict[str, Any]]
 
     _kept_plan: list[Planned]  # of the members in the first of two trainings
+    _kept_weights: Array
 
     _kept: ClassVar[tuple[str, ...]] = ("members_",)
 
     @abc.abstractmethod
     def _make_module(
         self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None
-    ) -> AbstractAutoregressive:
+    ) -> AbstractAutoregressive | DecorrelatedModule:
         """Build an untrained module; raises on bad parameters."""
 
-    def _plan(self, n_rows: int, n_dimensions: int) -> list[Planned]:
-        """Say which models to train; the average of several is fitted."""
+    def _plan(self, n_rows: int, n_dimensions: int, device: str) -> list[Planned]:
+        """Say which models to train, networks first; the average of several is fitted."""
         return [Planned(self.order)]
 
     def _noise_width(self, resolution: Resolution | None) -> Array | None:
@@ -139,12 +158,14 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
         return None
 
     def _empty_module(self, n_dimensions: int) -> AbstractDensity:
-        def one(changes: dict[str, Any]) -> AbstractAutoregressive:
-            other = self._changed(changes)
+        def one(member: dict[str, Any]) -> AbstractChain:
+            if member.get("mixture"):
+                return MixtureOfGaussiansModule(n_dimensions, member["mixture"])
+            other = self._changed(member["changes"])
             return other._make_module(n_dimensions, other._make_recipe(), "raster", None)
 
         # Files of one model may say nothing of members.
-        modules = [one(member["changes"]) for member in self.members_ or [{"changes": {}}]]
+        modules = [one(member) for member in self.members_ or [{"changes": {}}]]
         return modules[0] if len(modules) == 1 else EnsembleModule.of(modules)
 
     def _changed(self, changes: dict[str, Any]) -> Self:
@@ -166,35 +187,85 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
         The second training is of those that the first one kept, each with its own target.
         """
         first = held_out is not None
-        plan = self._plan(*training.x.shape) if first else self._kept_plan
-        bank = self._trained_bank(
-            self.make_members(training, held_out, seed, plan, target),
-            "train" if first else "retrain",
-        )
-        results = bank.results()
-        if first:
-            _check_results(results, bank.members[0].recipe)
-        else:
-            raise_if_diverged(results)
+        N, D = training.x.shape
+        plan = self._plan(N, D, training.x.device.type) if first else self._kept_plan
+        networks = [planned for planned in plan if planned.mixture is None]
+        results, interrupted = self._trained_networks(networks, training, held_out, seed, target)
+        # Of several the curve is that of the network that did best.
+        mixtures = [self._fitted_mixture(p, training, held_out, seed) for p in plan if p.mixture]
+        sound = [r for r in results if r.diverged is None] or mixtures
+        best = max(sound, key=lambda r: r.best_score)
+        results += mixtures
         good = [i for i, r in enumerate(results) if r.diverged is None]
         modules: list[Any] = [results[i].module for i in good]
-        # As an ensemble has them: those of one shape side by side.
-        order = EnsembleModule.sorted_by_shape(modules)
-        plan, results = [plan[good[i]] for i in order], [results[good[i]] for i in order]
-        module = modules[0] if len(modules) == 1 else EnsembleModule.of(modules)
         if first:
-            self._kept_plan = plan
+            told = [Left(plan[i].kind, plan[i].fold, plan[i].n_folds) for i in good]
+            weights = member_weights(told, modules, self._dequantised(training, seed))
+        else:
+            weights = self._kept_weights
+        # As an ensemble has them: those of one shape side by side, and none without weight.
+        order = [i for i in EnsembleModule.sorted_by_shape(modules) if weights[i] > 0]
+        plan, results = [plan[good[i]] for i in order], [results[good[i]] for i in order]
+        modules, weights = [modules[i] for i in order], weights[order]
+        module = modules[0] if len(modules) == 1 else EnsembleModule.of(modules, weights.tolist())
+        if first:
+            self._kept_plan, self._kept_weights = plan, weights
             self.members_ = [
-                _described(planned, result) for planned, result in zip(plan, results, strict=True)
+                _described(planned, result, float(weight))
+                for planned, result, weight in zip(plan, results, weights, strict=True)
             ]
-        best = max(results, key=lambda r: r.best_score)
         return module, Outcome(
             best.history,
             best.best_epoch,
             best.best_score,
             [r.train_at_best for r in results],
-            bank.interrupted,
+            interrupted,
         )
+
+    def _trained_networks(
+        self,
+        plan: Sequence[Planned],
+        training: Batch,
+        held_out: Batch | None,
+        seed: int,
+        target: Any,
+    ) -> tuple[list[Trained], bool]:
+        """The networks of a plan, trained as one bank, and whether Ctrl-C ended it."""
+        if not plan:  # of the first training only mixtures were kept
+            return [], False
+        first = held_out is not None
+        members = self.make_members(training, held_out, seed, plan, target)
+        bank = self._trained_bank(members, "train" if first else "retrain")
+        results = bank.results()
+        if first:
+            _check_results(results, bank.members[0].recipe)
+        else:
+            raise_if_diverged(results)
+        return results, bank.interrupted
+
+    def _dequantised(self, rows: Batch, seed: int) -> Batch:
+        """Rows with the noise that training adds to rounded columns, if it does."""
+        width = self._noise_width(self.resolution_)
+        if width is None:
+            return rows
+        drawn = torch.rand(rows.x.shape, generator=Generator().manual_seed(seed)) - 0.5
+        return rows._replace(x=rows.x + (drawn * torch.as_tensor(width)).to(rows.x))
+
+    def _fitted_mixture(
+        self, planned: Planned, training: Batch, held_out: Batch | None, seed: int
+    ) -> Trained:
+        """A mixture of Gaussians of the average, fitted to the rows that it does not leave out."""
+        rows, left = _rows_and_fold(training, held_out, planned)
+        floor = torch.as_tensor(self._floors(self.resolution_)) if self.resolution_ else None
+        if floor is None:
+            floor = torch.zeros(training.x.shape[1])
+        assert planned.mixture is not None
+        module, outcome = fit_member(
+            rows, left, planned.mixture, floor, seed + (planned.fold or 0)
+        )
+        module = module.to(training.x.dtype).requires_grad_(False)
+        told = {name: getattr(outcome, name) for name in vars(outcome)}
+        return Trained(**told, module=module, diverged=None)
 
     def make_members(
         self,
@@ -214,7 +285,11 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
             module = other._make_module(
                 x.shape[1], recipe, planned.order, Generator().manual_seed(seed + i)
             ).to(x.device, x.dtype)
-            module.start_from(x, weights=training.weights, spread=recipe.spread)
+            if planned.fold is None:
+                start = training
+            else:  # of other rows than those that the model is to leave out
+                start, _ = _rows_and_fold(training, held_out, planned)
+            module.start_from(start.x, weights=start.weights, spread=recipe.spread)
             if resolution is not None:
                 module.set_floor(torch.as_tensor(other._floors(resolution)))
             width = other._noise_width(resolution)
@@ -257,9 +332,9 @@ def _check_results(results: Sequence[Trained], recipe: Recipe) -> None:
         )
 
 
-def _split_rows(
-    training: Batch, held_out: Batch | None, seed: int, planned: Planned, width: Array | None
-) -> tuple[ShuffledRows, Batch | None]:
+def _rows_and_fold(
+    training: Batch, held_out: Batch | None, planned: Planned
+) -> tuple[Batch, Batch | None]:
     """Rows to train on and rows that stop training: those held out, or a fold of the former.
 
     The second training, which holds out none, is on all rows.
@@ -273,14 +348,25 @@ def _split_rows(
         rows = training.map(lambda t: t[~here])
         if here.sum() >= FEWEST_TO_STOP:
             left = training.map(lambda t: t[here])
+    return rows, left
+
+
+def _split_rows(
+    training: Batch, held_out: Batch | None, seed: int, planned: Planned, width: Array | None
+) -> tuple[ShuffledRows, Batch | None]:
+    """Minibatches of the rows to train on, and rows that stop training."""
+    rows, left = _rows_and_fold(training, held_out, planned)
     noise_width = None if width is None else torch.as_tensor(width).to(rows.x)
-    seed += fold or 0
+    seed += 0 if held_out is None else planned.fold or 0
     return ShuffledRows(rows.x, seed, weights=rows.weights, noise_width=noise_width), left
 
 
-def _described(planned: Planned, result: Trained) -> dict[str, Any]:
+def _described(planned: Planned, result: Trained, weight: float) -> dict[str, Any]:
     """Give an entry of `members_`."""
     return {
+        "kind": planned.words,
+        "weight": weight,
+        "mixture": planned.mixture,
         "changes": planned.changes,
         "fold": planned.fold,
         "n_folds": planned.n_folds,

@@ -13,9 +13,9 @@ from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.columns.partition import ColumnCells
 from rnade.estimators.base import raise_if_diverged
+from rnade.estimators.kinds import GAUSSIANS
 from rnade.estimators.networks import AbstractNetworksEstimator
 from rnade.estimators.parameters import RoundingParameters, estimator
-from rnade.estimators.rnade import SETTINGS
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
 from rnade.families import make_family
 from rnade.nn import FVBNModule
@@ -161,7 +161,9 @@ class FVBN(RoundingParameters, AbstractNetworksEstimator):
             return [{}]
         if isinstance(self.search, str) and self.search == "auto":
             by_hand = self.learning_rate is not None or self.weight_decay is not None
-            return [{}] if by_hand or self.recipe == "paper" else SETTINGS
+            return (
+                [{}] if by_hand or self.recipe == "paper" else [kind.changes for kind in GAUSSIANS]
+            )
         if isinstance(self.search, str) and self.search == "paper":
             return list(ParameterGrid(PAPER_GRID))
         if isinstance(self.search, str) or not all(isinstance(s, Mapping) for s in self.search):
@@ -217,7 +219,7 @@ class FVBN(RoundingParameters, AbstractNetworksEstimator):
                 _described(settings[m], members[m].recipe, trained)
                 for (m, _), trained in zip(places, kept, strict=True)
             ]
-        module = FVBNModule.of([trained.module for trained in kept], order)  # type: ignore[misc]
+        module = FVBNModule.of([trained.module for trained in kept], order)
         self.n_hidden_ = module.networks.c.shape[-1]
         self.n_components_ = module.family.n_components
         return module, _outcome(kept, bank.interrupted)

@@ -8,22 +8,30 @@ from torch import Generator
 from rnade.columns import Resolution
 from rnade.estimators.any_order import AbstractAnyOrderEstimator
 from rnade.estimators.base import Planned
+from rnade.estimators.kinds import MOST_ORDERS, Kind, check_effort, choose_kinds
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
 from rnade.families import make_family
-from rnade.nn import RNADEModule
+from rnade.nn import DecorrelatedModule, RNADEModule
 from rnade.training import Recipe
 from rnade.training.folds import FEWEST_ROWS_TO_FOLD, N_FOLDS, covering
 from rnade.typing import Array
 
-# What ensemble="auto" trains: the settings and the number of orders that did best over the paper's
-# five UCI tables (docs/decisions/0006-default-search.md), with fewer orders for larger tables, so
-# that a fit takes a minute or so on two cores.
-SETTINGS: list[dict[str, Any]] = [
-    {"learning_rate": 0.03, "weight_decay": 0.0},
-    {"learning_rate": 0.03, "weight_decay": 1.0},
-]
-MOST_ORDERS = 8
+# Parameters that the kinds of model of an average choose, unless the user has.
+CHOSEN_BY_KINDS = (
+    "family",
+    "n_components",
+    "n_hidden",
+    "n_layers",
+    "decorrelate",
+    "learning_rate",
+    "weight_decay",
+    "batch_size",
+    "epochs",
+)
+
+
+# Cells of a table up to which several orders of settings that the user gave are trained.
 CELLS_OF_ONE_ORDER = 450_000
 
 
@@ -54,18 +62,27 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
     n_layers : int
         Hidden layers; 1 is the paper's model. More layers, which all columns share, fit harder
         data better and take longer to train.
+    decorrelate : bool
+        Model each column less its best linear prediction from the columns before it: densities
+        stay exact, and strongly correlated columns are fitted better.
     activation : {"relu", "sigmoid"}
         Hidden units' non-linearity.
     order : {"auto", "raster", "random"} or permutation of the columns
         Which column comes first, second and so on. "auto" takes them as they are, and in an
         average gives all models but the first a random order.
     ensemble : "auto", None or list of dict
-        What is fitted. "auto" trains a small bank of models, two settings in up to eight orders,
-        and averages their densities, which needs no tuning (with recipe "paper" it trains one
-        model, and a learning_rate or weight_decay given here is that of all models). None trains
-        one model. A list of settings, each a dict of parameters to change, is trained and averaged
-        in as many orders. Each model of an average early-stops on its own fold of the training
-        rows, 1/8 of them, and the held-out rows serve p-values and `held_out_score` alone.
+        What is fitted. "auto" trains models of several kinds, each in up to eight orders of the
+        columns, and averages their densities by weights that make left-out rows most likely, which
+        needs no tuning (with recipe "paper" it trains one model). Kinds choose `family`,
+        `n_components`, `n_hidden`, `n_layers`, `decorrelate`, `learning_rate`, `weight_decay`,
+        `batch_size` and `epochs`; those that are not at their defaults here hold for all. Mixtures
+        of Gaussians are among them. None trains one model. A list of settings, each a dict of
+        parameters to change, is trained and averaged likewise. Each model of an average
+        early-stops on its own fold of the training rows, 1/8 of them, by which weights are found
+        too; the held-out rows serve p-values and `held_out_score` alone.
+    effort : {"default", "fast", "best"}
+        Of "auto", for tables of complete real-valued columns. "fast" trains two kinds of small
+        networks, in seconds, and "best" more kinds than the default, for ten times as long.
     score_fitted : bool
         Whether to train so that every row is left out by some model of the average, to find
         outliers in the fitted table itself: then all rows have `fit_scores_` and `fit_pvalues_`.
@@ -83,7 +100,8 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
     module_ : rnade.nn.RNADEModule or rnade.nn.EnsembleModule
         The fitted torch module, in float64, on standardised columns.
     members_ : list of dict
-        For each model what it changed, its epochs and its scores.
+        For each model of the average its kind in words, its weight, what it changed, its epochs
+        and its scores; models of kinds that earned no weight are not among them.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array of shape (D,)
@@ -137,9 +155,11 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
     n_components: int = 10
     n_hidden: int = 50
     n_layers: int = 1
+    decorrelate: bool = False
     activation: str = "relu"
     order: Any = "auto"
     ensemble: str | Sequence[Mapping[str, Any]] | None = "auto"
+    effort: str = "default"
     score_fitted: bool = False
 
     def _make_recipe(self, **changes: Any) -> Recipe:
@@ -147,6 +167,7 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        check_effort(self.effort)
         given = self.ensemble
         single = given is None or (isinstance(given, str) and self.recipe == "paper")
         if self.score_fitted and single:
@@ -163,31 +184,42 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
         for settings in given:
             self._changed({**settings, "ensemble": None})._check_settings()
 
-    def _plan(self, n_rows: int, n_dimensions: int) -> list[Planned]:
+    def _plan(self, n_rows: int, n_dimensions: int, device: str) -> list[Planned]:
         automatic = isinstance(self.order, str) and self.order == "auto"
         if self.ensemble is None or (self.ensemble == "auto" and self.recipe == "paper"):
             return [Planned("raster" if automatic else self.order)]
-        settings = self.ensemble
-        if isinstance(settings, str):
-            by_hand = self.learning_rate is not None or self.weight_decay is not None
-            settings = [{}] if by_hand else SETTINGS
-        orders = min(MOST_ORDERS, max(1, CELLS_OF_ONE_ORDER // (n_rows * n_dimensions)))
         # A table too small to give every fold rows has its held-out rows stop all models.
         n_folds = N_FOLDS if n_rows >= FEWEST_ROWS_TO_FOLD else None
-        share = 1.0
+        kinds = self._kinds(n_rows, n_dimensions, device)
+        most, orders, share = max(kind.n_orders for kind in kinds), 0, 1.0
         if self._covers:
-            orders, share = covering(orders)
+            orders, share = covering(most)
             n_folds = min(orders, n_rows)
         return [
             Planned(
                 ("random" if i else "raster") if automatic else self.order,
-                self._shortened(changes, share),
+                kind.changes if kind.mixture else self._shortened(kind.changes, share),
                 None if n_folds is None else i % n_folds,
                 n_folds or N_FOLDS,
+                number,
+                kind.words,
+                kind.mixture,
             )
-            for changes in settings
-            for i in range(orders)
+            for number, kind in enumerate(kinds)
+            # Kinds that have as many models as any cover all rows, if they are to be covered.
+            for i in range(orders if self._covers and kind.n_orders == most else kind.n_orders)
         ]
+
+    def _kinds(self, n_rows: int, n_dimensions: int, device: str) -> list[Kind]:
+        """The kinds of model of an average."""
+        if not isinstance(self.ensemble, str):
+            assert self.ensemble is not None
+            most = max(1, CELLS_OF_ONE_ORDER // (n_rows * n_dimensions))
+            n_orders = min(MOST_ORDERS, most)
+            return [Kind("models as given", dict(s), n_orders) for s in self.ensemble]
+        usual = {name: getattr(self, name) for name in ("n_hidden", "n_components", "n_layers")}
+        chosen = {n: v for n in CHOSEN_BY_KINDS if (v := self._if_chosen(n)) is not None}
+        return choose_kinds(n_rows, n_dimensions, device, self.effort, usual, chosen)
 
     def _shortened(self, changes: Mapping[str, Any], share: float) -> dict[str, Any]:
         """Changes that train a model for a share of its epochs too."""
@@ -198,8 +230,8 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
 
     def _make_module(
         self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None
-    ) -> RNADEModule:
-        return RNADEModule(
+    ) -> RNADEModule | DecorrelatedModule:
+        module = RNADEModule(
             n_dimensions,
             self.n_hidden,
             make_family(self.family, self.n_components),
@@ -210,6 +242,7 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
             backend=self.backend,
             weight_scale=recipe.weight_scale,
         )
+        return DecorrelatedModule(module) if self.decorrelate else module
 
     def _floors(self, resolution: Resolution) -> Array:
         return scale_floors(self.sigma_floor, resolution, self.standardiser_)

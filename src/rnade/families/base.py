@@ -94,6 +94,10 @@ class AbstractFamily(abc.ABC):
     ) -> Values:
         """One draw for each z, from the density truncated to [low, high] where these are given."""
 
+    def moved(self, z: Outputs, by: Tensor, log_unit: Tensor) -> Tensor:
+        """Outputs whose density is that of ``by + exp(log_unit) * x``, if there were no floor."""
+        raise TypeError(f"Values of {type(self).__name__} have no location and scale to change.")
+
     def noise(self, like: Values, generator: Generator) -> Tensor | None:
         """What a fused draw takes beside one uniform number for each of `like`; None for nothing.
 

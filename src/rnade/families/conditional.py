@@ -50,6 +50,17 @@ class Conditional:
         """Probability of a value of at most x."""
         return self.family.cdf(x, self.z, self.log_floor)
 
+    def moved(self, by: Tensor, log_unit: Tensor) -> "Conditional":
+        """The densities of ``by + exp(log_unit) * x``, of families with locations and scales.
+
+        Parameters
+        ----------
+        by, log_unit : Tensors that broadcast to (B,), or (B, D)
+        """
+        z = self.family.moved(self.z, by, log_unit)
+        floor = None if self.log_floor is None else self.log_floor + log_unit
+        return Conditional(self.family, z, floor)
+
     def quantile(self, q: float) -> Float[Tensor, " B"]:
         """Smallest value with a distribution function of at least q, for each density.
 

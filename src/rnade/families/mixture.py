@@ -102,6 +102,11 @@ class AbstractMixture(AbstractFamily):
 
     # Everything else follows.
 
+    def moved(self, z: Outputs, by: Tensor, log_unit: Tensor) -> Tensor:
+        z_alpha, mu, z_sigma = torch.split(z, self.n_components, dim=-1)
+        by, log_unit = by[..., None], log_unit[..., None]
+        return torch.cat([z_alpha, by + log_unit.exp() * mu, z_sigma + log_unit], dim=-1)
+
     def constrained(self, z: Outputs, log_floor: Floor = None) -> MixtureParameters:
         """Mixing fractions (in logs), means and log scales from the network's outputs."""
         z_alpha, z_mu, z_sigma = torch.split(z, self.n_components, dim=-1)

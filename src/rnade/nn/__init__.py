@@ -4,6 +4,7 @@ from rnade.nn.autoregressive import AbstractAutoregressive
 from rnade.nn.bank import AbstractBank, AbstractTrainable
 from rnade.nn.base import AbstractDensity
 from rnade.nn.chain import AbstractChain
+from rnade.nn.decorrelated import DecorrelatedModule
 from rnade.nn.ensemble import EnsembleModule
 from rnade.nn.fvbn import FVBNModule
 from rnade.nn.fvsbn import FVSBNModule
@@ -20,6 +21,7 @@ __all__ = [
     "AbstractDensity",
     "AbstractGaussianMixture",
     "AbstractTrainable",
+    "DecorrelatedModule",
     "EnsembleModule",
     "FVBNModule",
     "FVSBNModule",

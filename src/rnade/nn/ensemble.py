@@ -11,8 +11,9 @@ from torch import Generator, Tensor, nn
 
 from rnade.batch import Batch
 from rnade.chunks import rows_at_a_time
-from rnade.nn.autoregressive import AbstractAutoregressive
+from rnade.nn.bank import AbstractBank
 from rnade.nn.base import AbstractDensity
+from rnade.nn.chain import AbstractChain
 from rnade.nn.orders import Permutation
 
 
@@ -53,7 +54,7 @@ def log_averages(
 
 
 class EnsembleModule(AbstractDensity):
-    r"""Weighted average of the densities of several autoregressive models.
+    r"""Weighted average of the densities of several models.
 
     .. math:: p(x) = \sum_m w_m \, p_m(x)
 
@@ -62,7 +63,7 @@ class EnsembleModule(AbstractDensity):
 
     Parameters
     ----------
-    parts : sequence of AbstractAutoregressive
+    parts : sequence of AbstractChain
         Banks of members; members of one shape share a bank.
     weights : sequence of float, optional
         One for each member, in the order of the banks; None for equal ones.
@@ -71,7 +72,7 @@ class EnsembleModule(AbstractDensity):
     log_weights: Tensor
 
     def __init__(
-        self, parts: Sequence[AbstractAutoregressive], weights: Sequence[float] | None = None
+        self, parts: Sequence[AbstractChain], weights: Sequence[float] | None = None
     ) -> None:
         super().__init__(parts[0].n_dimensions)
         self.parts = nn.ModuleList(parts)
@@ -83,14 +84,17 @@ class EnsembleModule(AbstractDensity):
         self.register_buffer("log_weights", log_weights.to(parts[0].device, parts[0].dtype)[None])
 
     @staticmethod
-    def of(modules: Sequence[AbstractAutoregressive]) -> "EnsembleModule":
-        """Average single models with equal weights; those of one shape form a bank."""
+    def of(
+        modules: Sequence[AbstractChain], weights: Sequence[float] | None = None
+    ) -> "EnsembleModule":
+        """Average single models, by weights or evenly; those of one shape form a bank."""
         order = EnsembleModule.sorted_by_shape(modules)
         groups = groupby((modules[i] for i in order), key=lambda module: module.signature())
-        return EnsembleModule([AbstractAutoregressive.stack(list(g)) for _, g in groups])
+        own = None if weights is None else [weights[i] for i in order]
+        return EnsembleModule([AbstractBank.stack(list(g)) for _, g in groups], own)
 
     @staticmethod
-    def sorted_by_shape(modules: Sequence[AbstractAutoregressive]) -> list[int]:
+    def sorted_by_shape(modules: Sequence[AbstractChain]) -> list[int]:
         """Places of the modules in the order in which `of` has them as members."""
         seen: dict[str, int] = {}
         ranks = [seen.setdefault(str(module.signature()), len(seen)) for module in modules]
@@ -101,7 +105,7 @@ class EnsembleModule(AbstractDensity):
         """How many models are averaged."""
         return sum(part.n_models for part in self._banks())
 
-    def member(self, m: int) -> AbstractAutoregressive:
+    def member(self, m: int) -> AbstractChain:
         """One of the models, as a copy."""
         for part in self._banks():
             if m < part.n_models:
@@ -132,13 +136,19 @@ class EnsembleModule(AbstractDensity):
         Members that are in no group are not computed.
         """
         wanted = groups.any(0).nonzero()[:, 0]
-        some = self
-        if len(wanted) < self.n_members:
-            # Members of one shape are side by side here, so that they keep their order.
-            some = EnsembleModule.of([self.member(m) for m in wanted.tolist()])
+        some = self if len(wanted) == self.n_members else self._of(wanted.tolist())
         return log_averages(
             some.member_log_prob(x), self.log_weights[0][wanted], groups[:, wanted]
         )
+
+    def _of(self, members: Sequence[int]) -> "EnsembleModule":
+        """An average of some of the members, in their order."""
+        parts, first = [], 0
+        for part in self._banks():
+            own = [m - first for m in members if first <= m < first + part.n_models]
+            parts += [part[own]] if own else []
+            first += part.n_models
+        return EnsembleModule(parts)
 
     def responsibilities(self, x: Float[Tensor, "B D"]) -> Float[Tensor, "n_members B"]:
         """Probability that each row came from each member."""
@@ -179,7 +189,7 @@ class EnsembleModule(AbstractDensity):
             for at in starts
         ]
 
-    def _banks(self) -> list[AbstractAutoregressive]:
+    def _banks(self) -> list[AbstractChain]:
         return list(self.parts)  # type: ignore[arg-type]
 
     def _log_prob(self, batch: Batch) -> Float[Tensor, "M B"]:

@@ -1,12 +1,12 @@
 """What was fitted: rows, columns, what was changed, settings, training, and how well it scores."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from rnade.columns.names import is_mixed
-from rnade.evaluation import MeanScore, mean_score
+from rnade.evaluation import MeanScore, mean_score, weights_by_kind
 from rnade.report.asked import Asked, is_binary
 from rnade.typing import Array
 
@@ -41,12 +41,15 @@ class Trained:
     own_folds : bool
         Whether each early-stopped on its own 1/8 fold of the training rows. The held-out rows then
         had no part in training; otherwise they chose the epoch.
+    kinds : dict
+        Share of the average that each kind of model has, in words; empty for one kind.
     """
 
     parts: Literal["model", "models", "columns"]
     best_epochs: list[int]
     epochs: list[int]
     own_folds: bool
+    kinds: dict[str, float] = field(default_factory=dict)
 
     @property
     def n_unfinished(self) -> int:
@@ -174,8 +177,13 @@ def _trained(estimator: Any, curve: LearningCurve) -> Trained:
     own_folds = any(fold is not None for fold in folds)
     if not several:
         return Trained("model", [curve.best_epoch], [last], own_folds)
-    best, epochs = ([int(member[name]) for member in members] for name in ("best_epoch", "epochs"))
-    return Trained("models", best, epochs, own_folds)
+    # Mixtures of Gaussians are fitted without epochs.
+    networks = [member for member in members if not member.get("mixture")]
+    best, epochs = (
+        [int(member[name]) for member in networks or members] for name in ("best_epoch", "epochs")
+    )
+    kinds = weights_by_kind(members)
+    return Trained("models", best, epochs, own_folds, kinds if len(kinds) > 1 else {})
 
 
 def learning_curve(estimator: Any) -> LearningCurve | None:

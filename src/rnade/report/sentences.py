@@ -1,6 +1,7 @@
 """Each finding in one sentence of plain words."""
 
 import math
+from collections.abc import Mapping
 
 from scipy.stats import kstwo
 
@@ -91,10 +92,19 @@ def _curve(found: Findings) -> str:
     end = f"each with the weights of its own best epoch ({kept_at}){'; ' * bool(again)}{again}."
     if trained.parts == "columns":
         return f"Each column has a network, {end} The curve is the sum over columns."
+    what = "networks" if trained.kinds else "models"
     return (
-        f"{len(trained.epochs)} models were averaged, {end} The curve is of one of them, whose"
-        f" best epoch on {own} was {best} of {last}."
+        f"{len(trained.epochs)} {what} were averaged, {end}{_kinds(trained.kinds)} The curve is of"
+        f" one of them, whose best epoch on {own} was {best} of {last}."
     )
+
+
+def _kinds(kinds: Mapping[str, float]) -> str:
+    """Which kinds of model carry the average."""
+    if not kinds:
+        return ""
+    shares = [f"{weight:.0%} {words}" for words, weight in kinds.items()]
+    return f" By weights that left-out rows earned them, the average is {_some(shares, 4)}."
 
 
 def _calibration(found: Findings) -> str:

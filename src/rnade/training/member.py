@@ -85,11 +85,11 @@ class Trained(Outcome):
 
     Attributes
     ----------
-    module : AbstractTrainable
+    module : AbstractTrainable, or a mixture trained by EM
         With the weights that were kept.
     diverged : Diverged or None
         Where it was given up, if it was.
     """
 
-    module: AbstractTrainable
+    module: Any
     diverged: Diverged | None

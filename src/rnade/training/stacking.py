@@ -12,7 +12,7 @@ PRIOR_ROWS = 1.0
 TOLERANCE = 1e-3
 
 
-def stacking_weights(log_densities: Array) -> Array:
+def stacking_weights(log_densities: Array, weights: Array | None = None) -> Array:
     r"""Weights that maximise the likelihood of held-out rows, by EM.
 
     They maximise :math:`\sum_i \log \sum_c w_c p_c(x_i) + \frac{1}{C} \sum_c \log w_c`, whose
@@ -28,6 +28,8 @@ def stacking_weights(log_densities: Array) -> Array:
     log_densities : array of shape (C, N)
         Log p_c(x_i) of rows that density c was not trained on, though they may have stopped its
         training; -inf is a density of 0.
+    weights : array of shape (N,), optional
+        Of the rows; their sum does not matter.
 
     Returns
     -------
@@ -58,9 +60,10 @@ def stacking_weights(log_densities: Array) -> Array:
     _refuse(largest == np.inf, "finite densities", "+inf", "Give the densities' scales a floor")
     _refuse(largest == -np.inf, "a density above 0", "0 by all", "Add a broad density")
     p = np.exp(log_densities - largest).T
+    n = np.ones(N) if weights is None else weights * (N / weights.sum())
     w = np.full(C, 1 / C)
     while True:
-        gains = ((1 / (p @ w)) @ p + PRIOR_ROWS / (C * w)) / (N + PRIOR_ROWS)
+        gains = ((n / (p @ w)) @ p + PRIOR_ROWS / (C * w)) / (N + PRIOR_ROWS)
         if gains.max() <= 1 + TOLERANCE:
             return w
         w = w * gains

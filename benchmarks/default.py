@@ -1,0 +1,255 @@
+"""What `RNADE()` makes of real-valued tables beside others, and what each kind of model adds.
+
+    python -m benchmarks.default [--data-dir FOLDER] [--device cuda] [--tables sheet patches]
+
+Tables: `sheet`, 30,000 rows on a thin curved sheet in 6 columns, simulated; `patches`, those of
+`make demo`; `bsds`, 20,000 image patches of BSDS300 (needs the folder); `tumours`, benign ones of
+scikit-learn's breast cancer; and the test rows' usual ones of some sets of `odd/` (needs the
+folder). Beside `RNADE()`: itself without each kind of model (the others trained as they were, and
+weighted anew), with `effort="fast"`, a mixture of Gaussians of scikit-learn with K by left-out
+rows, and, of `sheet`, a neural spline flow of zuko trained for ten times as long as ours.
+
+Figures are nats per row of standardised columns, by rows that no model has seen. Each table is a
+record in results/default/records.jsonl, and one that is there already is not made again.
+"""
+
+import argparse
+import importlib.util
+import os
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_breast_cancer
+from sklearn.mixture import GaussianMixture
+
+import rnade.estimators.base as trained_by
+from benchmarks.mixed import stored
+from benchmarks.odd import load as load_odd
+from rnade import RNADE
+from rnade.data import DataStore
+from rnade.data.patches import fixed_patches, load_bsds300
+from rnade.evaluation import weights_by_kind
+from rnade.nn.ensemble import log_average
+from rnade.records import run_facts
+from rnade.reproduce.core.runner import RecordFile
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "default"
+SEED = 0
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+ODD = ("vertebral", "pima", "yeast", "stamps", "fault", "waveform", "pageblocks", "landsat")
+TABLES = ("sheet", "patches", "bsds", "tumours", *ODD)
+TIMES_AS_LONG = 10
+
+Table = tuple[np.ndarray, np.ndarray]
+
+
+def sheet(n: int, seed: int) -> np.ndarray:
+    """Rows on a curved sheet of two dimensions, with noise of 0.02 in each of six columns."""
+    rng = np.random.default_rng(seed)
+    u, v = rng.uniform(-1, 1, (2, n))
+    x = [u, v, np.sin(3 * u) * v, u * v, np.cos(4 * v) + u, u**2 - v**2]
+    return np.stack(x, axis=1) + 0.02 * rng.normal(size=(n, 6))
+
+
+def demo_patches() -> Table:
+    """The patches of `make demo`."""
+    spec = importlib.util.spec_from_file_location("demo", ROOT / "examples" / "demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    demo = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo)
+    return demo.draw_patches(0)
+
+
+def rows_of(name: str, folder: Path) -> Table:
+    """Rows to learn from and unseen ones."""
+    if name == "sheet":
+        return sheet(30_000, 0), sheet(10_000, 1)
+    if name == "patches":
+        return demo_patches()
+    if name == "bsds":
+        images = load_bsds300(DataStore(folder))
+        parts = ((images.train, 20_000), (images.test, 20_000))
+        return tuple(fixed_patches(part, n).numpy().astype(float) for part, n in parts)
+    if name == "tumours":
+        X, benign = load_breast_cancer(return_X_y=True)
+        usual = np.random.default_rng(SEED).permutation(X[benign == 1])
+        return usual[:267], usual[267:]
+    train, test, odd = load_odd(folder)[name]
+    return train, test[odd == 0]
+
+
+class Watched:
+    """The models that a fit trains, before those without weight are dropped."""
+
+    def __enter__(self) -> "Watched":
+        self._before = trained_by.member_weights
+        trained_by.member_weights = self._weights
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        trained_by.member_weights = self._before
+
+    def _weights(self, models: Any, modules: Any, rows: Any) -> Any:
+        self.models, self.modules, self.rows = models, modules, rows
+        return self._before(models, modules, rows)
+
+    def score(self, test: np.ndarray, kinds: set[int]) -> tuple[float, float]:
+        """Mean log density and its standard error of test rows by some of the kinds."""
+        at = [m for m, model in enumerate(self.models) if model.kind in kinds]
+        models, modules = [self.models[m] for m in at], [self.modules[m] for m in at]
+        weights = torch.as_tensor(self._before(models, modules, self.rows))
+        x = torch.as_tensor(test).to(self.rows.x)
+        with torch.no_grad():
+            kept = [m for m in range(len(at)) if weights[m] > 0]
+            each = torch.stack([modules[m].log_prob(x).double() for m in kept]).cpu()
+        scores = log_average(each, weights[kept].log()).numpy()
+        return float(scores.mean()), float(scores.std(ddof=1) / len(scores) ** 0.5)
+
+
+def without(kinds: Sequence[Any]) -> dict[str, set[int]]:
+    """Numbers of the kinds that stay, by what is left out."""
+    groups = {
+        "Laplace components": lambda k: k.changes.get("family") == "laplace",
+        "strong weight decay": lambda k: k.changes.get("weight_decay", 0) >= 10,
+        "linear part taken out": lambda k: k.changes.get("decorrelate", False),
+        "several layers": lambda k: k.changes.get("n_layers", 1) > 1,
+        "mixtures of Gaussians": lambda k: k.mixture is not None,
+        "networks": lambda k: k.mixture is None,
+    }
+    found = {}
+    for words, left_out in groups.items():
+        stay = {i for i, kind in enumerate(kinds) if not left_out(kind)}
+        if stay and len(stay) < len(kinds):
+            found[words] = stay
+    return found
+
+
+def mixture(train: np.ndarray, test: np.ndarray) -> tuple[float, int]:
+    """A mixture of scikit-learn, its size by a tenth of the rows."""
+    left = max(1, len(train) // 10)
+    sizes = [K for K in SIZES if 10 * K <= len(train)]
+    fits = {K: GaussianMixture(K, reg_covar=1e-4, random_state=SEED) for K in sizes}
+    best = max(sizes, key=lambda K: fits[K].fit(train[left:]).score(train[:left]))
+    return float(fits[best].score(test)), best
+
+
+def spline_flow(train: np.ndarray, test: np.ndarray, seconds: float, device: str) -> float:
+    """A neural spline flow of zuko, trained for so long; its best epoch by a tenth of the rows."""
+    import zuko
+
+    torch.manual_seed(SEED)
+    flow = zuko.flows.NSF(train.shape[1], transforms=5, hidden_features=(128, 128)).to(device)
+    left = len(train) // 10
+    x, held, unseen = (
+        torch.as_tensor(t, dtype=torch.float32).to(device)
+        for t in (train[left:], train[:left], test)
+    )
+    optimiser = torch.optim.Adam(flow.parameters(), 1e-3)
+    best, kept, began = -np.inf, -np.inf, time.perf_counter()
+    while (gone := (time.perf_counter() - began) / seconds) < 1:
+        optimiser.param_groups[0]["lr"] = 1e-3 * (1 + np.cos(np.pi * gone)) / 2
+        for at in torch.randperm(len(x), device=device).split(500):
+            loss = -flow().log_prob(x[at]).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(flow.parameters(), 10.0)
+            optimiser.step()
+        with torch.no_grad():
+            score = float(flow().log_prob(held).mean())
+            if score > best:
+                best, kept = score, float(flow().log_prob(unseen).mean())
+    return kept
+
+
+def record(name: str, folder: Path, device: str) -> dict[str, Any]:
+    """Everything of one table."""
+    train, test = rows_of(name, folder)
+    mean, scale = train.mean(0), train.std(0)
+    train, test = (train - mean) / scale, (test - mean) / scale
+    given = {"random_state": SEED, "device": device, "columns": "real", "questions": False}
+    found: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fast = RNADE(effort="fast", **given).fit(train)
+        with Watched() as watched:
+            model = RNADE(**given).fit(train)
+        n = len(watched.rows.x)
+        kinds = model._kinds(n, train.shape[1], watched.rows.x.device.type)
+        scores = model.score_samples(test)
+        error = float(scores.std(ddof=1) / len(scores) ** 0.5)
+        found["RNADE()"] = float(scores.mean())
+        found['RNADE(effort="fast")'] = float(fast.score(test))
+        found["mixture of Gaussians"], K = mixture(train, test)
+        for words, stay in without(kinds).items():
+            found[f"without {words}"] = watched.score(test, stay)[0]
+        if name == "sheet":
+            seconds = TIMES_AS_LONG * model.fit_seconds_
+            found["zuko NSF, ten times as long"] = spline_flow(train, test, seconds, device)
+    return {
+        "table": name,
+        "n_rows": len(train),
+        "n_columns": train.shape[1],
+        "test": {method: round(score, 4) for method, score in found.items()},
+        "standard_error": round(error, 4),
+        "mixture_components": K,
+        "fit_seconds": {"RNADE()": model.fit_seconds_, 'RNADE(effort="fast")': fast.fit_seconds_},
+        "weights": {
+            words: round(weight, 4) for words, weight in weights_by_kind(model.members_).items()
+        },
+        **run_facts("python -m benchmarks.default", seed=SEED, device=device),
+    }
+
+
+def page(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """One row a method, one column a table."""
+    methods = list(dict.fromkeys(m for r in records for m in r["test"]))
+    yield "| | " + " | ".join(r["table"] for r in records) + " |"
+    yield "| --- |" + " ---: |" * len(records)
+    sizes = [f"{r['n_rows']} x {r['n_columns']}" for r in records]
+    yield f"| rows x columns | {' | '.join(sizes)} |"
+    for method in methods:
+        cells = [f"{r['test'][method]:.2f}" if method in r["test"] else "-" for r in records]
+        yield f"| {method} | {' | '.join(cells)} |"
+    errors = [f"{r['standard_error']:.2f}" for r in records]
+    yield f"| standard error | {' | '.join(errors)} |"
+    for method in ("RNADE()", 'RNADE(effort="fast")'):
+        cells = [f"{r['fit_seconds'][method]:.1f}" for r in records]
+        yield f"| seconds of {method} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data-dir", type=Path, default=os.environ.get("RNADE_DATA"))
+    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--page", action="store_true", help="lay out what is stored, fit nothing")
+    given = parser.parse_args()
+    path = given.output / "records.jsonl"
+    done = {(r["table"], r["settings"]["device"]) for r in stored(path)}
+    for name in () if given.page else given.tables:
+        if (name, given.device) in done:
+            continue
+        one = record(name, Path(given.data_dir or "."), given.device)
+        RecordFile(path).append(one)
+        print(name, one["test"], one["weights"], one["fit_seconds"], flush=True)
+    records = stored(path)
+    tables = []
+    for device in dict.fromkeys(r["settings"]["device"] for r in records):
+        own = [r for r in records if r["settings"]["device"] == device]
+        of = own[0]["hardware"]["gpu"] or "2 cores"
+        tables += [f"On {of}:", "", *page(own), ""]
+    laid_out = "\n".join([*tables, "Records: records.jsonl.", ""])
+    (given.output / "table.md").write_text(laid_out)
+    print(laid_out)
+
+
+if __name__ == "__main__":
+    main()
