@@ -20,10 +20,12 @@ from rnade.estimators.scoring import Models
 from rnade.estimators.tables import ASKED_ROWS
 from rnade.exceptions import TrainingWarning, warn_caller
 from rnade.nn.any_order import AnyOrderModule
+from rnade.nn.coarse import CoarseModule
 from rnade.nn.ensemble import log_average
 from rnade.nn.questions import log_densities
 from rnade.nn.table import TableDensity
 from rnade.training import Member, Outcome, diverged_error
+from rnade.training.em.coarse import fit_coarse
 from rnade.training.folds import FEWEST_ROWS_TO_FOLD
 from rnade.training.questions import cut_smoothly, plan_questions, questions_recipe
 from rnade.training.table import (
@@ -182,6 +184,22 @@ class AbstractAnyOrderEstimator(
         self, columns: Sequence[ColumnCells], shape: Mapping[str, Any], n_networks: int
     ) -> AnyOrderModule:
         return AnyOrderModule(columns, **shape, n_models=n_networks)
+
+    # ---------------------------------------------------------------- outliers
+
+    def _fit_coarse(
+        self,
+        X: Array,
+        weights: Array | None,
+        left_out: Sequence[NDArray[np.int64]],
+        seed: int,
+        device: torch.device,
+    ) -> CoarseModule | None:
+        if self.ensemble is None or self.recipe == "paper":
+            return None
+        columns = self.schema_.columns if self._mixed and self.schema_ is not None else ()
+        categories = [d for d, column in enumerate(columns) if column.kind == "category"]
+        return fit_coarse(X, weights, left_out, categories, seed, device)
 
     # ---------------------------------------------------------------- questions to real columns
 

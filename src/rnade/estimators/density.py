@@ -2,6 +2,8 @@
 
 import abc
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,9 +18,11 @@ from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_weights, prepare_real, warn_of_few_rows
 from rnade.estimators.scoring import Models, for_scoring
 from rnade.estimators.settings import DTYPES, make_rng, named_dtype, resolve_device
+from rnade.estimators.two_scales import Scale, TwoScales, smaller_rank
 from rnade.evaluation import Calibration, left_out_pvalues
 from rnade.exceptions import TrainingDivergedError, TrainingWarning, warn_caller
 from rnade.nn import AbstractDensity
+from rnade.nn.coarse import CoarseModule
 from rnade.training import Outcome
 from rnade.training.retraining import least_after_retraining, retraining_took
 from rnade.typing import Array
@@ -121,7 +125,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         self.__dict__.pop("origin_", None)  # of an earlier table
         self.best_epoch_ = outcome.best_epoch
         self.history_ = outcome.history
-        scores, p_values = self._calibrate(X, weights, training, held_out)
+        self.coarse_, self.two_scales_ = None, None  # of an earlier fit
+        scores, p_values = self._calibrate(X, weights, training, held_out, seed, device)
         self.fit_scores_, self.fit_pvalues_ = np.full((2, len(given)), np.nan)
         self.fit_scores_[place], self.fit_pvalues_[place] = scores, p_values
         for name in ("retrain_history_", "_typical"):
@@ -132,6 +137,10 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         if hasattr(self, "retrain_history_"):
             # By folds, rows would be compared under models that have since learned them.
             self.calibration_ = Calibration.from_scores(*self.calibration_.group(0))
+            if self.two_scales_ is not None:
+                own = self.two_scales_.calibration.group(0)
+                alone = Calibration.from_scores(*own)
+                self.two_scales_ = replace(self.two_scales_, calibration=alone)
         if not outcome.interrupted:
             self._train_beside(X, weights, training, held_out, seed, device)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
@@ -170,6 +179,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         weights: Array | None,
         training: NDArray[np.int64],
         held_out: NDArray[np.int64],
+        seed: int,
+        device: torch.device,
     ) -> tuple[Array, Array]:
         """Score every row by the models that left it out; keep what p-values of new rows need.
 
@@ -192,16 +203,63 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             *(self._left_out_scores(X[at], counted[at], by) for at, by in folds),
         ]
         self.validation_scores_ = by_group[0]
+        w_groups = [w[at] for at in groups]
         self.calibration_ = Calibration.from_groups(
-            scores, [w[at] for at in groups], models, _shifts(by_group) if folds else None
+            scores, w_groups, models, _shifts(by_group) if folds else None
         )
         found = np.full((2, len(X)), np.nan)
         found[0, np.concatenate(groups)] = np.concatenate(scores)
-        p_values = left_out_pvalues(scores, by_group, [w[at] for at in groups], _shifts(by_group))
+        self.coarse_ = self._fit_coarse(
+            X[training],
+            None if weights is None else weights[training],
+            [np.flatnonzero(np.isin(training, at)) for at, _ in folds],
+            seed,
+            device,
+        )
+        if self.coarse_ is not None:
+            fine = Scale.of(np.concatenate(scores))
+            by_coarse = self._coarse_scores(X[held_out], len(groups))
+            each = [self._coarse_scores(X[at], len(groups)) for at, _ in folds]
+            coarse_scores = [by_coarse[0], *(own[g] for g, own in enumerate(each, 1))]
+            coarse = Scale.of(np.concatenate(coarse_scores))
+            by_group = smaller_rank(fine, coarse, by_group, by_coarse)
+            scores = [
+                smaller_rank(fine, coarse, *own) for own in zip(scores, coarse_scores, strict=True)
+            ]
+            self.two_scales_ = TwoScales(
+                fine,
+                coarse,
+                Calibration.from_groups(
+                    scores, w_groups, models, _shifts(by_group) if folds else None
+                ),
+            )
+        p_values = left_out_pvalues(scores, by_group, w_groups, _shifts(by_group))
         found[1, np.concatenate(groups)] = p_values
         # A row with nothing observed is as usual as can be.
         found[1, np.isnan(X).all(axis=1)] = 1.0
         return found[0], found[1]
+
+    def _fit_coarse(
+        self,
+        X: Array,
+        weights: Array | None,
+        left_out: Sequence[NDArray[np.int64]],
+        seed: int,
+        device: torch.device,
+    ) -> CoarseModule | None:
+        """Fit a coarse density, for estimators that judge rows at two scales; most do not.
+
+        Parameters
+        ----------
+        X : array of shape (n, D)
+            Training rows.
+        weights : array of shape (n,), optional
+        left_out : sequence of int arrays
+            Places of the training rows that each group of models left out.
+        seed : int
+        device : torch.device
+        """
+        return None
 
     def _train_beside(
         self,

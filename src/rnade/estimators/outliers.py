@@ -42,6 +42,8 @@ class OutlierMethods:
     judge: Any
     score_samples: Any
     fit: Any
+    _coarse_scores: Any
+    _to_explain: Any
 
     def outliers(
         self, X: Any, *, level: float | None = None, fdr: float | None = None
@@ -69,11 +71,16 @@ class OutlierMethods:
 
     @property
     def offset_(self) -> float:
-        """The log density below which `predict` takes a row for an outlier.
+        """The score below which `predict` takes a row for an outlier.
 
-        A share `contamination` (0.01 for "auto") of rows like those fitted fall below.
+        A share `contamination` (0.01 for "auto") of rows like those fitted fall below. The score
+        is the log density; of models that judge rows at two scales (`RNADE`), the smaller of two
+        log ranks among usual rows: by its log density, and by its coarse density, which tells how
+        far from all others it lies.
         """
-        return self.calibration_.quantile(self._level)
+        two_scales = getattr(self, "two_scales_", None)
+        calibration = self.calibration_ if two_scales is None else two_scales.calibration
+        return calibration.quantile(self._level)
 
     @property
     def _level(self) -> float:
@@ -81,7 +88,7 @@ class OutlierMethods:
 
     @once_fitted
     def decision_function(self, X: Any) -> Array:
-        """How far the log density of each row is above `offset_`; below 0 are outliers.
+        """How far the score of each row is above `offset_`; below 0 are outliers.
 
         Every row is taken as a new one: for those of the fitted table see `fit_predict` and
         `pvalue`.
@@ -94,7 +101,17 @@ class OutlierMethods:
         -------
         array of shape (N,)
         """
-        return np.asarray(self.score_samples(X) - self.offset_)
+        return np.asarray(self._judging_scores(X) - self.offset_)
+
+    def _judging_scores(self, X: Any) -> Array:
+        """Scores of new rows, of which `offset_` is one: log densities, or at two scales."""
+        scores: Array = self.score_samples(X)
+        two_scales = getattr(self, "two_scales_", None)
+        if two_scales is None:
+            return scores
+        (coarse,) = self._coarse_scores(self._to_explain(X), 1)
+        found: Array = two_scales.score(scores, coarse)
+        return found
 
     @once_fitted
     def predict(self, X: Any) -> NDArray[np.int64]:

@@ -31,8 +31,11 @@ from rnade.estimators.mog import MixtureOfGaussians
 from rnade.estimators.rnade import RNADE
 from rnade.estimators.scoring import for_scoring
 from rnade.estimators.settings import DTYPES, resolve_device
+from rnade.estimators.two_scales import Scale, TwoScales
 from rnade.evaluation import Calibration
 from rnade.exceptions import ModelFileError
+from rnade.nn.coarse import CoarseModule
+from rnade.nn.mog import MixtureOfGaussiansModule
 from rnade.nn.table import AbstractTableDensity, TableDensity
 from rnade.serialisation import read_model, write_model
 
@@ -63,6 +66,12 @@ OPTIONAL_PARTS = ("resolution", "rows")
 # What is kept of each row of the fitted table, by the names of the tensors; files of earlier
 # versions have none.
 FITTED_ROWS = {"fit.scores": "fit_scores_", "fit.pvalues": "fit_pvalues_"}
+# Parts of what judges rows at two scales, by the prefix of their tensors.
+TWO_SCALES: dict[str, Callable[..., Any]] = {
+    "fine": Scale,
+    "coarse": Scale,
+    "calibration": Calibration,
+}
 # Fitted attributes that are numbers and lists, by their names in a file, and those not always set.
 PLAIN = {
     "n_columns": "n_features_in_",
@@ -115,12 +124,24 @@ def save(
         for i, link in enumerate(estimator.module_.links):
             for name, array in link.arrays().items():
                 tensors[f"links.{i}.{name}"] = torch.as_tensor(array)
+    if estimator.coarse_ is not None and estimator.two_scales_ is not None:
+        tensors |= {
+            f"coarse.{name}": t.float() for name, t in estimator.coarse_.state_dict().items()
+        }
+        for scale in TWO_SCALES:
+            arrays = vars(getattr(estimator.two_scales_, scale))
+            tensors |= {
+                f"two-scales.{scale}.{name}": torch.as_tensor(a)
+                for name, a in arrays.items()
+                if a is not None
+            }
     settings = {
         "class": type(estimator).__name__,
         "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
         "fitted": {name: getattr(estimator, name, None) for name in estimator._kept},
         "columns": None if names is None else [str(name) for name in names],
         **({} if schema is None else {"schema": schema.to_json()}),
+        **({} if estimator.coarse_ is None else {"coarse_levels": estimator.coarse_.levels}),
         "rows_digest": None if fitted is None else fitted.digest,
         **{name: getattr(estimator, attribute) for name, attribute in PLAIN.items()},
         **{name: getattr(estimator, attribute, None) for name, attribute in OPTIONAL.items()},
@@ -158,6 +179,8 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> AbstractDensi
     questions = getattr(estimator, "questions_", None)
     if questions is not None:
         questions.to(target)
+    if estimator.coarse_ is not None:
+        estimator.coarse_.to(target)
     return estimator
 
 
@@ -201,6 +224,15 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
             arrays["digest"] = settings["rows_digest"]
         lacks = prefix in OPTIONAL_PARTS and not arrays
         setattr(estimator, attribute, None if lacks else make(**arrays))
+    if "coarse_levels" in settings:
+        estimator.coarse_ = _coarse(settings["coarse_levels"], _under("coarse", tensors))
+        parts = {
+            scale: make(
+                **{k: t.numpy() for k, t in _under(f"two-scales.{scale}", tensors).items()}
+            )
+            for scale, make in TWO_SCALES.items()
+        }
+        estimator.two_scales_ = TwoScales(**parts)
     for name, attribute in PLAIN.items():
         setattr(estimator, attribute, settings[name])
     for name, attribute in OPTIONAL.items():
@@ -222,6 +254,15 @@ def _table(
         links = _links(tensors) if name == "module" else ()
         module: AbstractTableDensity = estimator._empty_table(columns, sizes, links)
     module.load_state_dict(_under(name, tensors), assign=True)
+    return module.double().requires_grad_(False)
+
+
+def _coarse(levels: Any, tensors: dict[str, Tensor]) -> CoarseModule:
+    """The coarse density, from its tensors."""
+    G, K, D = tensors["mixtures.mu"].shape
+    with torch.device("meta"):
+        module = CoarseModule(levels, MixtureOfGaussiansModule(D, K, n_models=G))
+    module.load_state_dict(tensors, assign=True)
     return module.double().requires_grad_(False)
 
 

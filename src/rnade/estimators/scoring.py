@@ -20,8 +20,11 @@ from rnade.estimators.inputs import check_rows, check_weights, column_labels
 from rnade.estimators.outliers import OutlierMethods
 from rnade.estimators.parameters import FitParameters
 from rnade.estimators.settings import make_generator, named_dtype
+from rnade.estimators.two_scales import TwoScales
 from rnade.evaluation import Calibration, MeanScore, mean_score
 from rnade.nn import AbstractDensity
+from rnade.nn.coarse import CoarseModule
+from rnade.nn.ensemble import log_average
 from rnade.training import HistoryRow
 from rnade.typing import Array
 
@@ -33,6 +36,9 @@ CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**25}
 SINGLE_ROWS = 4096
 COMPARED_ROWS = 256
 LARGEST_DIFFERENCE = 1e-4
+
+# Rows that coarse densities look at together.
+COARSE_ROWS = 16_384
 
 # Which models of an average are meant, or groups of them, of shape (M,) or (G, M).
 Models = NDArray[np.bool_]
@@ -77,6 +83,9 @@ class AbstractScoringEstimator(
     standardiser_: Standardiser
     resolution_: Resolution | None
     calibration_: Calibration
+    # Of estimators that judge rows at two scales.
+    coarse_: CoarseModule | None = None
+    two_scales_: TwoScales | None = None
     validation_scores_: Array
     history_: list[HistoryRow]
     best_epoch_: int
@@ -135,10 +144,11 @@ class AbstractScoringEstimator(
 
         A row with p <= 0.01 is among the 1 % most unusual of rows like the training data. The
         p-values are cross-conformal: each row is compared with fitted rows under models that left
-        these out of training. Those are the rows that `fit` held out and, of an average, the fold
-        that each model left out; where one model is fitted, the held-out rows alone, which also
-        choose its epoch. The smallest value possible is 1 / (1 + number of such rows),
-        `calibration_.smallest`.
+        these out of training, at two scales in models that have a coarse density too (`RNADE`):
+        how unlikely it is, and how far from all others. Those are the rows that `fit` held out
+        and, of an average, the fold that each model left out; where one model is fitted, the
+        held-out rows alone, which also choose its epoch. The smallest value possible is
+        1 / (1 + number of such rows), `calibration_.smallest`.
 
         The table that was fitted is known again: its rows get `fit_pvalues_`, for which no model
         is asked that learned from the row; only rows that no model left out are compared as new
@@ -179,11 +189,36 @@ class AbstractScoringEstimator(
         if len(rest):
             by_group = self._group_scores(self._encode(values[rest]), self.calibration_.models)
             scores[rest] = by_group[0]
-            p_values[rest] = self.calibration_.pvalue(by_group)
+            p_values[rest] = self._pvalues(values[rest], by_group)
         p_values[np.isnan(values).all(axis=1)] = 1.0
         left_out = np.full(len(values), known)
         left_out[rest] = False
         return Judged(scores, p_values, left_out, known & ~left_out)
+
+    def _pvalues(self, values: Array, by_group: Array) -> Array:
+        """P-values of rows, whose log densities by the models of each group are known."""
+        if self.two_scales_ is None:
+            return self.calibration_.pvalue(by_group)
+        coarse = self._coarse_scores(values, len(by_group))
+        return self.two_scales_.calibration.pvalue(self.two_scales_.score(by_group, coarse))
+
+    def _coarse_scores(self, values: Array, n_groups: int) -> Array:
+        """Log densities of rows by the coarse density of each group, of shape (G, N).
+
+        The first group are all mixtures together; each further one is what one of them left out.
+        """
+        assert self.coarse_ is not None
+        device = self.coarse_.mean.device
+        each = torch.cat(
+            [
+                self.coarse_.log_prob(torch.as_tensor(some).to(device)).cpu()
+                for some in np.array_split(values, max(1, len(values) // COARSE_ROWS))
+            ],
+            1,
+        )
+        together = log_average(each)[None]
+        groups = each.expand(n_groups - 1, -1) if len(each) == 1 else each[: n_groups - 1]
+        return torch.cat([together, groups]).numpy()
 
     def _comparable(self, X: Any) -> Array:
         """X as a matrix of numbers, if its rows can be compared with those that calibrate."""
