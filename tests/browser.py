@@ -152,9 +152,13 @@ class Tab:
         self.session = session
 
     def evaluate(self, expression: str) -> Any:
-        """Give the value of a JavaScript expression on the page."""
+        """Give the value of a JavaScript expression on the page; a promise is waited for."""
         answer = self.browser.call(
-            "Runtime.evaluate", self.session, expression=expression, returnByValue=True
+            "Runtime.evaluate",
+            self.session,
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
         )
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"]))

@@ -4,14 +4,14 @@ Each section has a sentence first, then the picture, then how to read it.
 """
 
 import math
-from importlib.resources import files
 
+from rnade.look import Markup, style_of
 from rnade.report import pictures
 from rnade.report.calibration import BAND_LEVEL
 from rnade.report.cells import CellReason
 from rnade.report.findings import MOST_SHOWN, Findings, TableFindings
 from rnade.report.marginals import LevelMarginal, NumberMarginal
-from rnade.report.markup import Markup, fill
+from rnade.report.markup import fill
 from rnade.report.oddness import OddRow, Reason, Threshold
 from rnade.report.resemblance import Marginal, TablePairs
 from rnade.report.sentences import facts, with_error
@@ -57,9 +57,7 @@ def render(found: Findings) -> str:
     page = fill(
         "page",
         policy=Markup(_POLICY),
-        style=Markup(
-            "".join(files("rnade.report").joinpath(name).read_text("utf-8") for name in style)
-        ),
+        style=style_of(*style),
         version=found.version,
         source=table.source,
         kind=found.fitted.kind,

@@ -1,0 +1,202 @@
+// The page: what is set, what follows from it, and the buttons.
+
+const DRAWS = 100, P_DRAWS = 300;
+
+class Page {
+  constructor(facts, tensors) {
+    this.facts = facts;
+    this.model = new Model(facts, tensors);
+    this.rows = tensors["rows"] ?? new Float64Array(0);
+    this.state = new State(this.model);
+    this.schedule = new Schedule();
+    this.drawn = [];
+    this.random = randomNumbers(Date.now());
+    const alone = new Conditionals(this.model, this.state.values);
+    this.cards = this.model.columns.map((column, d) =>
+      new (column.levels ? LevelCard : NumberCard)(column, alone.of(d), (x) => this.set(d, x)).build());
+    document.querySelector(".columns").append(...this.cards.map(({ node }) => node));
+    this.pair = new PairPicture(this.cards, document.getElementById("pair"), (pair) => {
+      this.state.pair = pair;
+      this.changed(true);
+    });
+    this.glance = Object.fromEntries([...document.querySelectorAll("[data-glance]")]
+      .map((node) => [node.dataset.glance, node]));
+    this.#listen();
+    this.read();
+  }
+
+  #listen() {
+    const on = (name, action) => document.querySelector(`[data-do=${name}]`)?.addEventListener("click", action);
+    on("typical", () => this.setRow(this.facts.typical));
+    on("oddest", () => this.setRow(this.facts.oddest));
+    on("draw", () => this.drawRow());
+    on("draws", () => this.drawRows());
+    on("forget", () => this.setRow(this.model.columns.map(() => NaN)));
+    document.querySelector("#row")?.addEventListener("change", ({ target }) => {
+      const D = this.model.nColumns, at = Number(target.value) - 1;
+      if (target.reportValidity() && target.value !== "") this.setRow(this.rows.subarray(at * D, (at + 1) * D));
+    });
+    window.addEventListener("hashchange", () => this.read());
+  }
+
+  /** Take what is set from the address. */
+  read() {
+    const wrong = this.state.readAddress(location.hash.slice(1));
+    const notice = document.getElementById("notice");
+    notice.hidden = wrong.length === 0;
+    notice.textContent = `The link sets what this model does not have: ${wrong.join("; ")}.`;
+    this.drawn = [];
+    this.update();
+  }
+
+  set(d, x) {
+    this.state.set(d, x);
+    this.changed(false);
+  }
+
+  setRow(row) {
+    this.state.setRow(row);
+    this.changed(true);
+  }
+
+  /** Draw again soon, and keep what is set in the address; `step` makes "back" return to before. */
+  changed(step) {
+    this.drawn = [];
+    this.step ||= step;
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.update();
+      try {
+        const address = `#${this.state.toAddress()}`;
+        if (this.step) history.pushState(null, "", address);
+        else history.replaceState(null, "", address);
+      } catch {
+        // A page without an address of its own, as in a notebook.
+      }
+      this.step = false;
+    });
+  }
+
+  /** Redraw all columns that are not set, then in slices what takes longer. */
+  update() {
+    const known = this.state.known(), conditionals = new Conditionals(this.model, known);
+    this.cards.forEach((card, d) => {
+      card.show(known[d], !isKnown(this.state.values[d]) && isKnown(known[d]));
+      if (!isKnown(known[d])) card.draw(conditionals.of(d), NaN, this.#drawnOf(d));
+    });
+    this.pair.show(this.state.pair);
+    const set = this.cards.filter((_, d) => isKnown(known[d]));
+    this.#say("set", `${set.length} of ${this.cards.length}`, set.length ? "the rest follows" : "all as in any row");
+    this.schedule.begin([
+      this.#setColumns(conditionals, set, known),
+      this.#joint(known, set.length),
+      this.pair.work(this.model, this.state.pair, known, this.drawn),
+      this.#rarity(known, set.length),
+    ]);
+  }
+
+  /** Distributions of columns given known values (NaN elsewhere): `.of(column)`. */
+  conditionals(known) {
+    return new Conditionals(this.model, known);
+  }
+
+  /** Log density of known values (NaN elsewhere): a generator, whose last value it is. */
+  *logDensity(known) {
+    return logAverage(yield* logDensities(this.model, known));
+  }
+
+  #drawnOf(d) {
+    return this.drawn.map((row) => row[d]);
+  }
+
+  #say(name, big, small = "") {
+    const [number, words] = this.glance[name].querySelectorAll("dd");
+    number.textContent = big;
+    words.textContent = small;
+  }
+
+  /** Show each set column as the others predict it, and which value is the most surprising. */
+  *#setColumns(conditionals, set, known) {
+    const surprises = [];
+    for (const card of set) {
+      const { d } = card.column, density = conditionals.of(d);
+      card.draw(density, known[d], []);
+      surprises.push(typicalLogDensity(density, card.slots) - density.logProb(known[d]));
+      yield;
+    }
+    const most = Math.max(...surprises);
+    set.forEach((card, i) => card.showSurprise(surprises[i], surprises[i] === most));
+    const at = set[surprises.indexOf(most)];
+    if (!at || most < 1) this.#say("surprise", "none", set.length ? "all as likely as is typical" : "nothing is set");
+    else this.#say("surprise", at.column.name, `${valueWords(at.column, known[at.column.d], at.fine)}: ${numberWords(most, 2)} nats less likely than is typical`);
+  }
+
+  *#joint(known, n) {
+    if (!n) return this.#say("density", "0", "nothing is set");
+    this.#say("density", "…");
+    const along = yield* logDensities(this.model, known);
+    this.logDensity = logAverage(along);
+    const mean = along.reduce((sum, x) => sum + x, 0) / along.length;
+    const spread = Math.sqrt(along.reduce((sum, x) => sum + (x - mean) ** 2, 0) / along.length);
+    const orders = along.length > 1 && n > 1 ? `, ± ${numberWords(spread, 2)} over ${along.length} orders` : "";
+    this.#say("density", Number.isFinite(this.logDensity) ? fixedWords(this.logDensity, 2) : numberWords(this.logDensity), `nats${orders}`);
+  }
+
+  *#rarity(known, n) {
+    if (!n) return this.#say("p", "1", "nothing is set");
+    this.#say("p", "…");
+    const random = randomNumbers(1); // the same values always have the same p-value
+    const p = yield* pValue(this.model, known, P_DRAWS, random, (p, i) => {
+      if (i % 20 === 0) this.#say("p", numberWords(p, 2), `so far, by ${i} rows drawn`);
+    });
+    this.#say("p", numberWords(p, 2), `of ${P_DRAWS} rows drawn are at most as likely here`);
+    const [log, odd] = ["density", "surprise"].map((name) => this.glance[name].querySelector("dd").textContent);
+    document.getElementById("told").textContent = `Log density ${log}, p-value ${numberWords(p, 2)}, most surprising: ${odd}.`;
+  }
+
+  /** Set what is unknown to values drawn given the rest. */
+  drawRow() {
+    const { model, state, random } = this;
+    this.schedule.add(function* () {
+      this.setRow(yield* drawRow(model, state.known(), random));
+    }.call(this));
+  }
+
+  /** Show rows drawn given what is set, as points. */
+  drawRows() {
+    const { model, random } = this, known = this.state.known();
+    this.drawn = [];
+    this.schedule.add(function* () {
+      const rows = [], button = document.querySelector("[data-do=draws]");
+      const words = button.textContent;
+      try {
+        for (let i = 0; i < DRAWS; i++) {
+          rows.push(yield* drawRow(model, known, random));
+          if (i % 10 === 9) button.textContent = `${i + 1} drawn`;
+        }
+      } finally {
+        button.textContent = words;
+      }
+      this.drawn = rows;
+      this.update();
+    }.call(this));
+  }
+}
+
+async function start() {
+  const facts = JSON.parse(document.getElementById("facts").textContent), tensors = {};
+  const blocks = [...document.querySelectorAll("script.tensors")];
+  for (const [i, block] of blocks.entries())
+    Object.assign(tensors, await readTensors(block.textContent, facts.directories[i]));
+  document.getElementById("explore").hidden = false;
+  const page = new Page(facts, tensors);
+  document.getElementById("waiting").remove();
+  return page;
+}
+
+// For scripts: `(await rnade).model`, `.state`, `.set(column, value)`, `.schedule.done()`.
+window.rnade = start().catch((error) => {
+  document.getElementById("waiting").textContent =
+    `This browser cannot show the page (${error.message}). Chrome 80, Firefox 113, Safari 16.4 or later can.`;
+  throw error;
+});
