@@ -4,6 +4,6 @@
 browser, by the JavaScript of this folder, what `rnade.nn` computes in Python.
 """
 
-from rnade.explore.page import Exploration, StartingRows, render
+from rnade.explore.page import Exploration, TableRows, render
 
-__all__ = ["Exploration", "StartingRows", "render"]
+__all__ = ["Exploration", "TableRows", "render"]

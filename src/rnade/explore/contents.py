@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from rnade.columns import Column, Schema
@@ -86,8 +85,3 @@ def _column(column: Column) -> dict[str, Any]:
         "step": column.step,
         "indicates": column.indicates,
     }
-
-
-def row_of(values: Array) -> list[float | None]:
-    """Values of a row as JSON holds them: null where a cell is missing."""
-    return [None if np.isnan(x) else float(x) for x in values]

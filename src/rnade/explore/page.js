@@ -1,6 +1,7 @@
 // The page: what is set, what follows from it, and the buttons.
 
 const DRAWS = 100, P_DRAWS = 300;
+const AT_ONCE = 5; // milliseconds that set columns may take before the next frame
 
 class Page {
   constructor(facts, tensors) {
@@ -27,14 +28,13 @@ class Page {
 
   #listen() {
     const on = (name, action) => document.querySelector(`[data-do=${name}]`)?.addEventListener("click", action);
-    on("typical", () => this.setRow(this.facts.typical));
-    on("oddest", () => this.setRow(this.facts.oddest));
+    on("typical", () => this.setRanked(this.facts.typical, 0.5));
+    on("oddest", () => this.setRanked(this.facts.oddest, 0));
     on("draw", () => this.drawRow());
     on("draws", () => this.drawRows());
     on("forget", () => this.setRow(this.model.columns.map(() => NaN)));
     document.querySelector("#row")?.addEventListener("change", ({ target }) => {
-      const D = this.model.nColumns, at = Number(target.value) - 1;
-      if (target.reportValidity() && target.value !== "") this.setRow(this.rows.subarray(at * D, (at + 1) * D));
+      if (target.reportValidity() && target.value !== "") this.setRow(this.rowAt(target.value - 1));
     });
     window.addEventListener("hashchange", () => this.read());
   }
@@ -59,6 +59,21 @@ class Page {
     this.changed(true);
   }
 
+  /** A row of the table that the page was given. */
+  rowAt(i) {
+    return this.rows.subarray(i * this.model.nColumns, (i + 1) * this.model.nColumns);
+  }
+
+  /** Set the row of the table at a place, or without a table a drawn one by its log density. */
+  setRanked(at, share) {
+    if (at !== null) this.setRow(this.rowAt(at));
+    else
+      this.#draw(share ? "typical" : "oddest", new Float64Array(this.model.nColumns).fill(NaN), randomNumbers(2), (drawn) => {
+        drawn.sort((one, other) => one.logDensity - other.logDensity);
+        this.setRow(drawn[Math.floor(share * DRAWS)].row);
+      });
+  }
+
   /** Draw again soon, and keep what is set in the address; `step` makes "back" return to before. */
   changed(step) {
     this.drawn = [];
@@ -77,7 +92,7 @@ class Page {
     });
   }
 
-  /** Redraw all columns that are not set, then in slices what takes longer. */
+  /** Redraw all columns at once, those that are set while there is time; the rest in slices. */
   update() {
     const known = this.state.known(), conditionals = new Conditionals(this.model, known);
     this.cards.forEach((card, d) => {
@@ -87,8 +102,10 @@ class Page {
     this.pair.show(this.state.pair);
     const set = this.cards.filter((_, d) => isKnown(known[d]));
     this.#say("set", `${set.length} of ${this.cards.length}`, set.length ? "the rest follows" : "all as in any row");
+    const own = this.#setColumns(conditionals, set, known), end = performance.now() + AT_ONCE;
+    while (performance.now() < end) if (own.next().done) break;
     this.schedule.begin([
-      this.#setColumns(conditionals, set, known),
+      own,
       this.#joint(known, set.length),
       this.pair.work(this.model, this.state.pair, known, this.drawn),
       this.#rarity(known, set.length),
@@ -156,30 +173,33 @@ class Page {
 
   /** Set what is unknown to values drawn given the rest. */
   drawRow() {
-    const { model, state, random } = this;
-    this.schedule.add(function* () {
-      this.setRow(yield* drawRow(model, state.known(), random));
-    }.call(this));
+    this.#draw("draw", this.state.known(), this.random, ([{ row }]) => this.setRow(row), 1);
   }
 
   /** Show rows drawn given what is set, as points. */
   drawRows() {
-    const { model, random } = this, known = this.state.known();
-    this.drawn = [];
-    this.schedule.add(function* () {
-      const rows = [], button = document.querySelector("[data-do=draws]");
-      const words = button.textContent;
+    this.#draw("draws", this.state.known(), this.random, (drawn) => {
+      this.drawn = drawn.map(({ row }) => row);
+      this.update();
+    });
+  }
+
+  /** Draw rows given values, telling on a button how many there are, and hand them on. */
+  #draw(name, known, random, then, n = DRAWS) {
+    const button = document.querySelector(`[data-do=${name}]`), words = button.textContent;
+    const { model } = this;
+    this.schedule.add((function* () {
+      const drawn = [];
       try {
-        for (let i = 0; i < DRAWS; i++) {
-          rows.push(yield* drawRow(model, known, random));
-          if (i % 10 === 9) button.textContent = `${i + 1} drawn`;
+        while (drawn.length < n) {
+          drawn.push(yield* drawRow(model, known, random));
+          if (drawn.length % 10 === 0) button.textContent = `${drawn.length} drawn`;
         }
       } finally {
         button.textContent = words;
       }
-      this.drawn = rows;
-      this.update();
-    }.call(this));
+      then(drawn);
+    })());
   }
 }
 

@@ -17,10 +17,9 @@ from rnade.explore.contents import (
     facts_of,
     network_blocks,
     part_of,
-    row_of,
     table_block,
 )
-from rnade.explore.packing import pack
+from rnade.explore.packing import Block, pack
 from rnade.files import write_whole
 from rnade.look import Markup, Parts, style_of
 from rnade.nn.table import TableDensity
@@ -43,6 +42,8 @@ GLANCE = {
 # Kept free for names, levels and words, in bytes.
 ROOM_FOR_FACTS = 100_000
 _PARTS = Parts("rnade.explore")
+_DRAWN = "100 rows drawn from the model"
+_LEFT_OUT = "those rows of the table that some network left out of training"
 _NO_ROWS = "The page holds no row of any table: what it shows comes from the model alone."
 _ABOUT = (
     "A distribution of one column given others is exact. Log densities are in nats; that of"
@@ -58,23 +59,20 @@ _ABOUT = (
 
 
 @dataclass(frozen=True)
-class StartingRows:
-    """Rows that the page can start from.
+class TableRows:
+    """Rows of a table that are put into the page, to start from.
 
     Attributes
     ----------
-    typical, oddest : array of shape (D,)
+    values : array of shape (N, D)
         Numbers and codes of levels, NaN where a cell is missing.
-    whence : str
-        What they are chosen from, in words.
-    embedded : array of shape (N, D), optional
-        A table whose rows are put into the page.
+    scores : array of shape (N,), optional
+        Log densities, of which the page knows the middle and the lowest; NaN where a row has
+        none.
     """
 
-    typical: Array
-    oddest: Array
-    whence: str
-    embedded: Array | None = None
+    values: Array
+    scores: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,9 @@ class Exploration:
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
 
 
-def render(table: TableDensity, schema: Schema, start: StartingRows, title: str) -> Exploration:
+def render(
+    table: TableDensity, schema: Schema, title: str, rows: TableRows | None = None
+) -> Exploration:
     """Make the page of a fitted table.
 
     Parameters
@@ -120,24 +120,28 @@ def render(table: TableDensity, schema: Schema, start: StartingRows, title: str)
     table : TableDensity
     schema : Schema
         What its columns hold.
-    start : StartingRows
     title : str
+    rows : TableRows, optional
+        By default the page has no row of any table.
     """
     style, script = style_of("page.css", "tables.css") + _read("explore.css"), _script()
-    blocks, notes, n_rows = [table_block(table)], [_NO_ROWS], 0
-    if start.embedded is not None:
-        rows = start.embedded[: max(1, MOST_CELLS // start.embedded.shape[1])]
-        blocks.append(pack({"rows": rows}, {}))
-        n_rows, notes = len(rows), [_said_of_rows(len(rows), len(start.embedded))]
-    networks = network_blocks(table)
-    room = LARGEST_PAGE - len(style) - len(script) - sum(len(block.text) for block in blocks)
-    fits = int((np.cumsum([len(block.text) for block in networks]) < room - ROOM_FOR_FACTS).sum())
+    networks, blocks, notes = network_blocks(table), [table_block(table)], [_NO_ROWS]
+    sizes = np.cumsum([len(block.text) for block in networks])
+    room = LARGEST_PAGE - ROOM_FOR_FACTS - len(style) - len(script) - len(blocks[0].text)
+    n_rows, typical, oddest = 0, None, None
+    if rows is not None:
+        own, n_rows = _fitting(rows.values, room - int(sizes[0]))
+        blocks.append(own)
+        notes = [_said_of_rows(n_rows, len(rows.values))]
+        typical, oddest = _ranked(rows.scores, n_rows)
+        room -= len(own.text)
+    fits = int((sizes <= room).sum())
     shown = part_of(table, max(1, fits))
     blocks += networks[: shown.networks.n_models]
     notes.append(_said_of_networks(shown, table))
     facts = facts_of(shown, schema) | {
-        "typical": row_of(start.typical),
-        "oddest": row_of(start.oddest),
+        "typical": typical,
+        "oddest": oddest,
         "directories": [block.directory for block in blocks],
     }
     fill = _PARTS.fill
@@ -148,8 +152,7 @@ def render(table: TableDensity, schema: Schema, start: StartingRows, title: str)
         title=title,
         style=Markup(style),
         glance=[fill("glance", id=at, name=name) for at, name in GLANCE.items()],
-        typical=f"Neither likely nor unlikely among {start.whence}.",
-        oddest=f"The least likely among {start.whence}.",
+        whence=_DRAWN if oddest is None else _LEFT_OUT,
         rows=fill("rows", n_rows=n_rows) if n_rows else "",
         notes=[fill("note", words=words) for words in [*notes, *_ABOUT]],
         facts=Markup(_embedded(facts)),
@@ -157,6 +160,25 @@ def render(table: TableDensity, schema: Schema, start: StartingRows, title: str)
         script=Markup(script),
     )
     return Exploration(str(page), notes)
+
+
+def _fitting(values: Array, room: int) -> tuple[Block, int]:
+    """The first rows of a table as text that fits, and how many they are."""
+    n = min(len(values), max(1, MOST_CELLS // values.shape[1]))
+    block = pack({"rows": values[:n]}, {})
+    if len(block.text) > room:
+        n = max(1, int(n * room / len(block.text)))
+        block = pack({"rows": values[:n]}, {})
+    return block, n
+
+
+def _ranked(scores: Array | None, n: int) -> tuple[int | None, int | None]:
+    """Places of the middle and the least likely of the first rows; None if none has a score."""
+    if scores is None or np.isnan(scores[:n]).all():
+        return None, None
+    order = np.argsort(scores[:n])  # NaN last
+    n_scored = int((~np.isnan(scores[:n])).sum())
+    return int(order[n_scored // 2]), int(order[0])
 
 
 def _script() -> str:

@@ -42,19 +42,22 @@ function logAverage(along) {
   return logSumExp(along) - Math.log(along.length);
 }
 
-/** Draw what is not known of a row, along an order drawn for it. */
+/** Draw what is not known of a row, along an order drawn for it: the row, and its log density. */
 function* drawRow(model, values, random) {
   const r = Math.floor(random() * model.orders.length);
   const walk = new Walk(model, walkerOf(model, r), values), row = Float64Array.from(values);
+  let total = 0;
   for (const d of model.orders[r]) {
     if (isKnown(row[d])) continue;
     const indicator = model.indicatorOf[d];
     if (indicator >= 0 && row[indicator] === 1) continue; // the cell is missing
-    row[d] = walk.density(d).sample(random);
+    const density = walk.density(d);
+    row[d] = density.sample(random);
+    total += density.logProb(row[d]);
     walk.tell(d, row[d]);
     yield;
   }
-  return row;
+  return { row, logDensity: total };
 }
 
 /**

@@ -1,22 +1,27 @@
 // Long work in short slices, so that the page answers while it goes on.
 
-const SLICE = 8; // milliseconds
+const SLICE = 8, PAUSE = 60; // milliseconds
 
 class Schedule {
   #jobs = [];
   #waiting = [];
   #posted = false;
+  #timer = null;
   #channel = new MessageChannel();
 
   constructor() {
     this.#channel.port1.onmessage = () => this.#slice();
   }
 
-  /** Drop what was going on and do these instead, one after the other: generators to run. */
+  /**
+   * Drop what was going on and do these instead, one after the other: generators to run. They
+   * begin after a pause, in which a slider may have moved on.
+   */
   begin(jobs) {
     for (const job of this.#jobs) job.return();
     this.#jobs = [...jobs];
-    this.#post();
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#post(), PAUSE);
   }
 
   /** Do this after all others. */
@@ -28,7 +33,7 @@ class Schedule {
   /** Resolves when there is nothing left to do. */
   done() {
     return new Promise((resolve) => {
-      if (this.#posted) this.#waiting.push(resolve);
+      if (this.#jobs.length) this.#waiting.push(resolve);
       else resolve();
     });
   }
@@ -48,6 +53,6 @@ class Schedule {
       else job.return(); // it has begun something else
     }
     if (this.#jobs.length) this.#post();
-    else if (!this.#posted) this.#waiting.splice(0).forEach((resolve) => resolve());
+    else this.#waiting.splice(0).forEach((resolve) => resolve());
   }
 }
