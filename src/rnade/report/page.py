@@ -31,12 +31,14 @@ _CALIBRATION = [
 ]
 
 
-def render(found: Findings) -> str:
+def render(found: Findings, *, explore: str | None = None) -> str:
     """Write findings as an HTML page.
 
     Parameters
     ----------
     found : Findings
+    explore : str, optional
+        Address of the page on which the model can be explored (`rnade explore`), to link to.
 
     Returns
     -------
@@ -62,7 +64,10 @@ def render(found: Findings) -> str:
         source=table.source,
         kind=found.fitted.kind,
         summary=found.sentences["summary"],
-        links=[fill("link", **section) for section in shown],
+        links=[
+            *(fill("link", **section) for section in shown),
+            *([] if explore is None else [fill("link-to-explore", address=explore)]),
+        ],
         glance=[
             fill("glance", name=name, big=big, small=small) for name, big, small in _glance(found)
         ],
