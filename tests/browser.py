@@ -25,6 +25,7 @@ KEYS = {
     "Enter": (13, "\r"),
     "Escape": (27, ""),
     " ": (32, " "),
+    "ArrowUp": (38, ""),
     "ArrowRight": (39, ""),
     "ArrowDown": (40, ""),
     "Backspace": (8, ""),

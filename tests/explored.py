@@ -88,17 +88,14 @@ def pythons_answers(model, known, asked):
 PAGES_ANSWERS = """
 rnade.then((page) => ROWS.map(([known, asked]) => {
   const values = Float64Array.from(known, (x) => x ?? NaN);
-  const conditionals = page.conditionals(values);
+  const conditionals = page.ask.conditionals(values);
   const densities = asked.map((_, d) => conditionals.of(d));
-  const work = page.logDensity(values);
-  let step = work.next();
-  while (!step.done) step = work.next();
   // JSON has no infinity.
   const finite = (x) => (x === -Infinity ? -1e300 : x);
   return [
     asked.map((x, d) => finite(densities[d].logProb(x))),
     asked.map((x, d) => densities[d].cdf(x)),
-    finite(step.value),
+    finite(page.ask.logDensity(values)),
   ];
 }))
 """

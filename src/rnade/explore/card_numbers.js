@@ -40,7 +40,7 @@ class NumberCard extends Card {
 
   expected(density, masses) {
     const words = (x) => valueWords(this.column, x, this.fine);
-    const atoms = this.atoms.map(({ value }, i) => `${words(value)}: ${percentWords(masses[i])}`);
+    const atoms = this.atoms.map(({ value }, i) => `exactly ${words(value)} ${percentWords(masses[i])}`);
     const [low, median, high] = quantilesOf(density, this.slots, masses, [0.05, 0.5, 0.95]);
     return [`median ${words(median)}, 90 % from ${words(low)} to ${words(high)}`, ...atoms].join("; ");
   }

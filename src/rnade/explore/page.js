@@ -7,6 +7,7 @@ class Page {
   constructor(facts, tensors) {
     this.facts = facts;
     this.model = new Model(facts, tensors);
+    this.ask = answersOf(this.model);
     this.rows = tensors["rows"] ?? new Float64Array(0);
     this.state = new State(this.model);
     this.schedule = new Schedule();
@@ -112,16 +113,6 @@ class Page {
     ]);
   }
 
-  /** Distributions of columns given known values (NaN elsewhere): `.of(column)`. */
-  conditionals(known) {
-    return new Conditionals(this.model, known);
-  }
-
-  /** Log density of known values (NaN elsewhere): a generator, whose last value it is. */
-  *logDensity(known) {
-    return logAverage(yield* logDensities(this.model, known));
-  }
-
   #drawnOf(d) {
     return this.drawn.map((row) => row[d]);
   }
@@ -166,7 +157,7 @@ class Page {
     const p = yield* pValue(this.model, known, P_DRAWS, random, (p, i) => {
       if (i % 20 === 0) this.#say("p", numberWords(p, 2), `so far, by ${i} rows drawn`);
     });
-    this.#say("p", numberWords(p, 2), `of ${P_DRAWS} rows drawn are at most as likely here`);
+    this.#say("p", numberWords(p, 2), `by ${P_DRAWS} rows drawn from the model`);
     const [log, odd] = ["density", "surprise"].map((name) => this.glance[name].querySelector("dd").textContent);
     document.getElementById("told").textContent = `Log density ${log}, p-value ${numberWords(p, 2)}, most surprising: ${odd}.`;
   }
@@ -214,7 +205,26 @@ async function start() {
   return page;
 }
 
-// For scripts: `(await rnade).model`, `.state`, `.set(column, value)`, `.schedule.done()`.
+/** What scripts may ask of a page: `(await rnade).ask.logDensity(values)`, NaN where unknown. */
+function answersOf(model) {
+  const whole = (job) => {
+    for (;;) {
+      const { done, value } = job.next();
+      if (done) return value;
+    }
+  };
+  return {
+    conditionals: (values) => new Conditionals(model, values),
+    logDensity: (values) => logAverage(whole(logDensities(model, values))),
+    draw: (values, n, seed) => {
+      const random = randomNumbers(seed);
+      return Array.from({ length: n }, () => whole(drawRow(model, values, random)).row);
+    },
+    pValue: (values, n, seed) => whole(pValue(model, values, n, randomNumbers(seed), () => {})),
+    joint: (pair, slots, values) => whole(jointMasses(model, pair, slots, values)),
+  };
+}
+
 window.rnade = start().catch((error) => {
   document.getElementById("waiting").textContent =
     `This browser cannot show the page (${error.message}). Chrome 80, Firefox 113, Safari 16.4 or later can.`;

@@ -51,8 +51,9 @@ _ABOUT = (
     " is how much these differ. Levels, whole numbers, days and single values that many rows"
     " share have probabilities, other numbers densities per unit.",
     "The p-value is the share of rows drawn from the model that are at most as likely, in the"
-    " columns that are set, as what is set. The most surprising value is the one that is the"
-    " furthest below the mean log density of its column, each given all others that are set.",
+    " columns that are set, as what is set, all along one order of the columns. The most"
+    " surprising value is the one that is the furthest below the mean log density of its column,"
+    " each given all others that are set.",
     f"Everything is computed in this page, which sends and fetches nothing; what is set is kept in"
     f" its address. Escape forgets a column. Made by rnade {__version__}.",
 )

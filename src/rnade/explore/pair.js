@@ -63,7 +63,7 @@ class PairPicture {
     const others = [one, other].some(({ column }) => isKnown(known[column.d]))
       ? " The lines are the values that are set, which count for nothing here." : "";
     this.caption.textContent = `Given all other values that are set, the likeliest place is ${one.column.name} `
-      + `${slotWords(one, across[i])} with ${other.column.name} ${slotWords(other, up[j])}. Darker is likelier.${others}`;
+      + `${slotWords(one, across[i])} with ${other.column.name} ${slotWords(other, up[j])}. The stronger the colour, the likelier.${others}`;
   }
 }
 
