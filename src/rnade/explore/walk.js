@@ -15,18 +15,28 @@ class Walk {
 
   /** Say what a column holds. */
   tell(d, x) {
-    this.#change(d, x, 1);
+    this.change(d, x, 1);
     this.values[d] = x;
   }
 
   /** Take back what was said of a column. */
   forget(d) {
     if (Number.isNaN(this.values[d])) return;
-    this.#change(d, this.values[d], -1);
+    this.change(d, this.values[d], -1);
     this.values[d] = NaN;
   }
 
-  #change(d, x, sign) {
+  /** The same walk without what was said of some columns. */
+  without(columns) {
+    const other = Object.assign(Object.create(Walk.prototype), this);
+    other.values = this.values.slice();
+    other.entered = this.entered.map((s) => s.slice());
+    other.hidden = [...this.hidden];
+    for (const d of columns) other.forget(d);
+    return other;
+  }
+
+  change(d, x, sign) {
     const cell = this.model.columns[d].cells.encode(x);
     this.networks.forEach((network, m) => {
       network.tell(this.entered[m], d, cell, sign);
@@ -56,18 +66,10 @@ class Conditionals {
 
   /** Of one column given all other known values. */
   of(d) {
-    const { model, walks } = this;
+    const { model } = this;
     // What tells whether a cell is missing is not given for the cell.
-    const hidden = [d, model.indicatorOf[d]].filter((e) => e >= 0 && !Number.isNaN(walks[0].values[e]));
-    const before = hidden.map((e) => walks[0].values[e]);
-    const kept = walks.map((walk) => [walk.entered.map((s) => s.slice()), [...walk.hidden]]);
-    for (const walk of walks) for (const e of hidden) walk.forget(e);
-    const density = model.density(d, walks.map((walk) => walk.outputs(d)), walks[0].values);
-    if (hidden.length)
-      walks.forEach((walk, m) => {
-        [walk.entered, walk.hidden] = kept[m];
-        hidden.forEach((e, i) => (walk.values[e] = before[i]));
-      });
-    return density;
+    const own = [d, model.indicatorOf[d]].filter((e) => e >= 0 && !Number.isNaN(this.walks[0].values[e]));
+    const walks = own.length ? this.walks.map((walk) => walk.without(own)) : this.walks;
+    return model.density(d, walks.map((walk) => walk.outputs(d)), walks[0].values);
   }
 }
