@@ -52,8 +52,9 @@ class Card {
   /** Say how surprising the value is: nats by which it is less likely than is typical. */
   showSurprise(nats, most) {
     const far = nats >= 1;
+    const which = most ? ": the most surprising" : "";
     this.odd.textContent = far
-      ? `${numberWords(nats, 2)} nats less likely than is typical there${most ? ": the most surprising" : ""}`
+      ? `${numberWords(nats, 2)} nats less likely than is typical there${which}`
       : "as likely as is typical there";
     this.odd.classList.toggle("off", far);
   }

@@ -5,7 +5,8 @@ const SHOWN_LEVELS = 8;
 class LevelCard extends Card {
   pictures() {
     // Ordered levels stay in their order; of many, the likeliest are shown.
-    const byShare = this.column.levels.map((_, i) => i).sort((i, j) => this.alone[j] - this.alone[i]);
+    const byShare = this.column.levels.map((_, i) => i);
+    byShare.sort((i, j) => this.alone[j] - this.alone[i]);
     const shown = byShare.slice(0, SHOWN_LEVELS);
     if (this.column.kind === "ordered category") shown.sort((i, j) => i - j);
     this.rest = byShare.slice(SHOWN_LEVELS);
@@ -18,15 +19,17 @@ class LevelCard extends Card {
     const { svg, paths } = picture(["fill-real", "line-quiet", "line-model"], words);
     const share = element("span", { class: "share" });
     const name = element("span", { class: "name", title: words }, words);
-    return { level, paths, name, share, nodes: [name, element("span", { class: "bar" }, svg), share] };
+    const bar = element("span", { class: "bar" }, svg);
+    return { level, paths, name, share, nodes: [name, bar, share] };
   }
 
   paint(masses, value, drawn) {
-    const sum = (of) => this.rest.reduce((total, i) => total + of[i], 0);
+    const sumOfRest = (of) => this.rest.reduce((total, i) => total + of[i], 0);
     const counts = new Float64Array(masses.length);
     drawn.forEach((x) => isKnown(x) && (counts[x] += 1 / drawn.length));
     for (const { level, paths, name, share } of this.rows) {
-      const [now, before, draws] = [masses, this.alone, counts].map((of) => (level < 0 ? sum(of) : of[level]));
+      const [now, before, draws] = [masses, this.alone, counts]
+        .map((of) => (level < 0 ? sumOfRest(of) : of[level]));
       paths[0].setAttribute("d", barPath(now));
       paths[1].setAttribute("d", linesPath([before]));
       paths[2].setAttribute("d", drawn.length ? linesPath([draws]) : "");

@@ -6,10 +6,11 @@ class NumberCard extends Card {
   pictures() {
     this.bins = this.slots.filter((slot) => "low" in slot);
     this.atoms = this.slots.filter((slot) => "value" in slot);
-    const whole = this.column.cells.measure === INTEGER ? 0.5 : 0; // a bin reaches half a unit on
-    const ends = this.bins.length ? [this.bins[0].low, this.bins.at(-1).high] : this.range;
-    this.share = (x) => (x - whole - ends[0]) / (ends[1] - ends[0]);
-    this.places = this.bins.length ? [ends[0], ...this.bins.map(({ high }) => high)].map((x) => this.share(x + whole)) : [];
+    const [low, high] = this.bins.length ? [this.bins[0].low, this.bins.at(-1).high] : this.range;
+    this.places = this.bins.length
+      ? [low, ...this.bins.map((bin) => bin.high)].map((x) => (x - low) / (high - low)) : [];
+    const half = this.column.cells.measure === INTEGER ? 0.5 : 0; // bins end half a unit later
+    this.share = (x) => (x - half - low) / (high - low);
     this.atomPlaces = this.atoms.map(({ value }) => this.share(value));
     this.aloneHeights = this.#heights(this.alone);
     const kinds = ["fill-real", "fill-atom", "line-quiet", "points-model", "line-model"];
@@ -34,29 +35,35 @@ class NumberCard extends Card {
     // Single values are on a scale of their own, on which the whole height is certainty.
     atoms.setAttribute("d", barsPath(this.atomPlaces, masses.subarray(0, this.atoms.length), 0.02));
     const seen = drawn.filter(isKnown);
-    draws.setAttribute("d", dotsPath(seen.map(this.share), seen.map((_, i) => 0.08 + 0.5 * ((i * 0.618) % 1))));
-    at.setAttribute("d", isKnown(value) ? linesPath([Math.min(Math.max(this.share(value), 0), 1)]) : "");
+    const spread = seen.map((_, i) => 0.08 + 0.5 * ((i * 0.618) % 1)); // so that few hide others
+    draws.setAttribute("d", dotsPath(seen.map(this.share), spread));
+    const place = Math.min(Math.max(this.share(value), 0), 1);
+    at.setAttribute("d", isKnown(value) ? linesPath([place]) : "");
   }
 
   expected(density, masses) {
     const words = (x) => valueWords(this.column, x, this.fine);
-    const atoms = this.atoms.map(({ value }, i) => `exactly ${words(value)} ${percentWords(masses[i])}`);
-    const [low, median, high] = quantilesOf(density, this.slots, masses, [0.05, 0.5, 0.95]);
-    return [`median ${words(median)}, 90 % from ${words(low)} to ${words(high)}`, ...atoms].join("; ");
+    const [low, median, high] = quantilesOf(density, this.slots, masses, [0.05, 0.5, 0.95])
+      .map(words);
+    const atoms = this.atoms.map(({ value }, i) =>
+      `; exactly ${words(value)} ${percentWords(masses[i])}`);
+    return `median ${median}, 90 % from ${low} to ${high}${atoms.join("")}`;
   }
 
   controls() {
-    const { name, unit, cells } = this.column, labels = { "aria-describedby": this.said.id };
+    const { name, unit, cells } = this.column, told = { "aria-describedby": this.said.id };
     this.step = stepOf(this.column, this.span);
-    this.slider = element("input", { ...labels, type: "range", min: 0, max: SLIDER, step: "any", "aria-label": `${name}, slider` });
-    this.slider.step = "1";
+    const range = { type: "range", min: 0, max: SLIDER, step: 1 };
+    this.slider = element("input", { ...told, ...range, "aria-label": `${name}, slider` });
     this.slider.addEventListener("input", () => this.change(this.#slid()));
     const type = unit === "day" ? "date" : unit ? "datetime-local" : "number";
-    const step = unit === "day" ? 1 : unit ? this.column.step ?? 1 : cells.measure === INTEGER ? 1 : "any";
-    this.entry = element("input", { ...labels, type, step, placeholder: "unknown", "aria-labelledby": this.id });
-    if (!unit) cells.bounds.forEach((bound, i) => {
-      if (Number.isFinite(bound)) this.entry.setAttribute(i ? "max" : "min", bound);
-    });
+    const step = unit || cells.measure === INTEGER ? this.column.step ?? 1 : "any";
+    const field = { type, step, placeholder: "unknown" };
+    this.entry = element("input", { ...told, ...field, "aria-labelledby": this.id });
+    if (!unit)
+      cells.bounds.forEach((bound, i) => {
+        if (Number.isFinite(bound)) this.entry.setAttribute(i ? "max" : "min", bound);
+      });
     this.entry.addEventListener("input", () => this.#typed());
     return [this.slider, element("div", { class: "entry" }, this.entry, this.forget)];
   }

@@ -148,29 +148,33 @@ class Cells {
 
   /** The value of a cell at a share u of it, from 0 to 1. */
   valueWithin(cell, u) {
-    if (cell >= this.nIntervals && this.measure !== LEVEL) return this.atoms[cell - this.nIntervals];
-    if (this.measure === LEVEL) {
-      let left = u, last = 0;
-      for (let i = 0; i < this.points.length; i++) {
-        if (this.cell_of_point[i] !== cell) continue;
-        left -= Math.exp(this.log_share[i]);
-        last = i;
-        if (left < 0) break;
-      }
-      return last;
-    }
-    if (this.measure === INTEGER) {
-      const low = this.edges[cell], width = this.edges[cell + 1] - low, even = this.even[cell];
-      const first = this.firstPoint[cell], end = this.firstPoint[cell + 1];
-      const mass = u * (even * width + this.extra[end] - this.extra[first]);
-      if (mass < even * width || end === first)
-        return low + 0.5 + Math.min(Math.floor(mass / even), width - 1);
-      const at = countUpTo(this.extra, mass - even * width + this.extra[first]) - 1;
-      return this.points[Math.min(at, end - 1)];
-    }
+    if (this.measure === LEVEL) return this.#levelWithin(cell, u);
+    if (cell >= this.nIntervals) return this.atoms[cell - this.nIntervals];
+    if (this.measure === INTEGER) return this.#numberWithin(cell, u);
     const low = this.edgePositions[cell], high = this.edgePositions[cell + 1];
     const x = this.atPosition(low + u * (high - low));
     return Math.min(Math.max(x, this.edges[cell]), this.edges[cell + 1]);
+  }
+
+  #levelWithin(cell, u) {
+    let left = u, last = 0;
+    for (let i = 0; i < this.points.length && left >= 0; i++) {
+      if (this.cell_of_point[i] !== cell) continue;
+      left -= Math.exp(this.log_share[i]);
+      last = i;
+    }
+    return last;
+  }
+
+  /** First the share that all whole numbers of the cell have alike, then the rest. */
+  #numberWithin(cell, u) {
+    const low = this.edges[cell], width = this.edges[cell + 1] - low, even = this.even[cell];
+    const first = this.firstPoint[cell], end = this.firstPoint[cell + 1];
+    const mass = u * (even * width + this.extra[end] - this.extra[first]);
+    if (mass < even * width || end === first)
+      return low + 0.5 + Math.min(Math.floor(mass / even), width - 1);
+    const at = countUpTo(this.extra, mass - even * width + this.extra[first]) - 1;
+    return this.points[Math.min(at, end - 1)];
   }
 
   /** A number from the smooth scale: whole where it must be, inside the range. */

@@ -42,7 +42,8 @@ class ColumnDensity {
       const logAll = logSumExp([0, ...gates]);
       const heads = z.subarray(0, C + K), logHeads = logSumExp(heads) + logAll + Math.log(M);
       for (let c = 0; c < C; c++) this.cells[c] += Math.exp(z[c] - logHeads);
-      for (let k = 0; k < K; k++) this.#add(Math.exp(z[C + k] - logHeads), z[C + K + k], z[C + 2 * K + k]);
+      for (let k = C; k < C + K; k++)
+        this.#add(Math.exp(z[k] - logHeads), z[K + k], z[2 * K + k]);
       linked.forEach((link, r) => {
         if (!link) return;
         const share = Math.exp(gates[r] - logAll) / M;
@@ -170,7 +171,10 @@ class ColumnDensity {
       return column.valueWithin(Math.min(countUpTo(this.summed, left) - 1, C - 1), u);
     left -= this.summed[C];
     for (const part of this.components) {
-      if (left < part.share) return column.clipped(column.atPosition(placeOf(part, column.ends, u)));
+      if (left < part.share) {
+        const t = placeOf(part, column.ends, u);
+        return column.clipped(column.atPosition(t));
+      }
       left -= part.share;
     }
     for (const part of this.exact) {

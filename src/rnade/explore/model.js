@@ -34,7 +34,8 @@ class Model {
     return this.columns.map((column, d) => {
       const place = numbers.indexOf(column), firstCell = first;
       first += column.cells.nCells;
-      return { firstCell, number: place < 0 ? -1 : nCells + place, seen: nCells + numbers.length + d };
+      const number = place < 0 ? -1 : nCells + place;
+      return { firstCell, number, seen: nCells + numbers.length + d };
     });
   }
 
@@ -57,7 +58,8 @@ class Model {
     return this.links[d].map((link) => {
       const known = Array.from(link.sources, (source) => values[source]);
       if (known.some(Number.isNaN)) return null;
-      return link.counts.length ? this.#table(link, cells, known[0]) : exactValue(link, cells, known);
+      if (link.counts.length) return this.#table(link, cells, known[0]);
+      return exactValue(link, cells, known);
     });
   }
 
@@ -75,7 +77,8 @@ class Model {
 
   /** The distribution of column d from the outputs of networks. */
   density(d, outputs, values) {
-    return new ColumnDensity(this.columns[d].cells, this.nComponents, outputs, this.linked(d, values));
+    const { cells } = this.columns[d];
+    return new ColumnDensity(cells, this.nComponents, outputs, this.linked(d, values));
   }
 }
 

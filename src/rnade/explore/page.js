@@ -14,8 +14,10 @@ class Page {
     this.drawn = [];
     this.random = randomNumbers(Date.now());
     const alone = new Conditionals(this.model, this.state.values);
-    this.cards = this.model.columns.map((column, d) =>
-      new (column.levels ? LevelCard : NumberCard)(column, alone.of(d), (x) => this.set(d, x)).build());
+    this.cards = this.model.columns.map((column, d) => {
+      const Kind = column.levels ? LevelCard : NumberCard;
+      return new Kind(column, alone.of(d), (x) => this.set(d, x)).build();
+    });
     document.querySelector(".columns").append(...this.cards.map(({ node }) => node));
     this.pair = new PairPicture(this.cards, document.getElementById("pair"), (pair) => {
       this.state.pair = pair;
@@ -28,7 +30,8 @@ class Page {
   }
 
   #listen() {
-    const on = (name, action) => document.querySelector(`[data-do=${name}]`)?.addEventListener("click", action);
+    const on = (name, action) =>
+      document.querySelector(`[data-do=${name}]`).addEventListener("click", action);
     on("typical", () => this.setRanked(this.facts.typical, 0.5));
     on("oddest", () => this.setRanked(this.facts.oddest, 0));
     on("draw", () => this.drawRow());
@@ -67,12 +70,12 @@ class Page {
 
   /** Set the row of the table at a place, or without a table a drawn one by its log density. */
   setRanked(at, share) {
-    if (at !== null) this.setRow(this.rowAt(at));
-    else
-      this.#draw(share ? "typical" : "oddest", new Float64Array(this.model.nColumns).fill(NaN), randomNumbers(2), (drawn) => {
-        drawn.sort((one, other) => one.logDensity - other.logDensity);
-        this.setRow(drawn[Math.floor(share * DRAWS)].row);
-      });
+    if (at !== null) return this.setRow(this.rowAt(at));
+    const nothing = new Float64Array(this.model.nColumns).fill(NaN);
+    this.#draw(share ? "typical" : "oddest", nothing, randomNumbers(2), (drawn) => {
+      drawn.sort((one, other) => one.logDensity - other.logDensity);
+      this.setRow(drawn[Math.floor(share * DRAWS)].row);
+    });
   }
 
   /** Draw again soon, and keep what is set in the address; `step` makes "back" return to before. */
@@ -102,7 +105,8 @@ class Page {
     });
     this.pair.show(this.state.pair);
     const set = this.cards.filter((_, d) => isKnown(known[d]));
-    this.#say("set", `${set.length} of ${this.cards.length}`, set.length ? "the rest follows" : "all as in any row");
+    const rest = set.length ? "the rest follows" : "all as in any row";
+    this.#say("set", `${set.length} of ${this.cards.length}`, rest);
     const own = this.#setColumns(conditionals, set, known), end = performance.now() + AT_ONCE;
     while (performance.now() < end) if (own.next().done) break;
     this.schedule.begin([
@@ -135,10 +139,16 @@ class Page {
     const most = Math.max(...surprises);
     set.forEach((card, i) => card.showSurprise(surprises[i], surprises[i] === most));
     const at = set[surprises.indexOf(most)];
-    if (!at || most < 1) this.#say("surprise", "none", set.length ? "all as likely as is typical" : "nothing is set");
-    else this.#say("surprise", at.column.name, `${valueWords(at.column, known[at.column.d], at.fine)}: ${numberWords(most, 2)} nats less likely than is typical`);
+    if (!at || most < 1) {
+      this.#say("surprise", "none", at ? "all as likely as is typical" : "nothing is set");
+      return;
+    }
+    const value = valueWords(at.column, known[at.column.d], at.fine);
+    const less = `${numberWords(most, 2)} nats less likely than is typical`;
+    this.#say("surprise", at.column.name, `${value}: ${less}`);
   }
 
+  /** The log density of what is set, and how much it depends on the order of the columns. */
   *#joint(known, n) {
     if (!n) return this.#say("density", "0", "nothing is set");
     this.#say("density", "…");
@@ -146,10 +156,13 @@ class Page {
     this.logDensity = logAverage(along);
     const mean = along.reduce((sum, x) => sum + x, 0) / along.length;
     const spread = Math.sqrt(along.reduce((sum, x) => sum + (x - mean) ** 2, 0) / along.length);
-    const orders = along.length > 1 && n > 1 ? `, ± ${numberWords(spread, 2)} over ${along.length} orders` : "";
-    this.#say("density", Number.isFinite(this.logDensity) ? fixedWords(this.logDensity, 2) : numberWords(this.logDensity), `nats${orders}`);
+    const orders = n > 1 ? `, ± ${numberWords(spread, 2)} over ${along.length} orders` : "";
+    const finite = Number.isFinite(this.logDensity);
+    const words = finite ? fixedWords(this.logDensity, 2) : numberWords(this.logDensity);
+    this.#say("density", words, `nats${orders}`);
   }
 
+  /** The p-value of what is set, with those of fewer draws meanwhile; then all of it as words. */
   *#rarity(known, n) {
     if (!n) return this.#say("p", "1", "nothing is set");
     this.#say("p", "…");
@@ -158,8 +171,10 @@ class Page {
       if (i % 20 === 0) this.#say("p", numberWords(p, 2), `so far, by ${i} rows drawn`);
     });
     this.#say("p", numberWords(p, 2), `by ${P_DRAWS} rows drawn from the model`);
-    const [log, odd] = ["density", "surprise"].map((name) => this.glance[name].querySelector("dd").textContent);
-    document.getElementById("told").textContent = `Log density ${log}, p-value ${numberWords(p, 2)}, most surprising: ${odd}.`;
+    const [log, odd] = ["density", "surprise"].map((name) =>
+      this.glance[name].querySelector("dd").textContent);
+    document.getElementById("told").textContent =
+      `Log density ${log}, p-value ${numberWords(p, 2)}, most surprising: ${odd}.`;
   }
 
   /** Set what is unknown to values drawn given the rest. */
@@ -179,8 +194,10 @@ class Page {
   #draw(name, known, random, then, n = DRAWS) {
     const button = document.querySelector(`[data-do=${name}]`), words = button.textContent;
     const { model } = this;
-    this.schedule.add((function* () {
+    if (button.disabled) return;
+    this.schedule.first((function* () {
       const drawn = [];
+      button.disabled = true;
       try {
         while (drawn.length < n) {
           drawn.push(yield* drawRow(model, known, random));
@@ -188,45 +205,9 @@ class Page {
         }
       } finally {
         button.textContent = words;
+        button.disabled = false;
       }
       then(drawn);
     })());
   }
 }
-
-async function start() {
-  const facts = JSON.parse(document.getElementById("facts").textContent), tensors = {};
-  const blocks = [...document.querySelectorAll("script.tensors")];
-  for (const [i, block] of blocks.entries())
-    Object.assign(tensors, await readTensors(block.textContent, facts.directories[i]));
-  document.getElementById("explore").hidden = false;
-  const page = new Page(facts, tensors);
-  document.getElementById("waiting").remove();
-  return page;
-}
-
-/** What scripts may ask of a page: `(await rnade).ask.logDensity(values)`, NaN where unknown. */
-function answersOf(model) {
-  const whole = (job) => {
-    for (;;) {
-      const { done, value } = job.next();
-      if (done) return value;
-    }
-  };
-  return {
-    conditionals: (values) => new Conditionals(model, values),
-    logDensity: (values) => logAverage(whole(logDensities(model, values))),
-    draw: (values, n, seed) => {
-      const random = randomNumbers(seed);
-      return Array.from({ length: n }, () => whole(drawRow(model, values, random)).row);
-    },
-    pValue: (values, n, seed) => whole(pValue(model, values, n, randomNumbers(seed), () => {})),
-    joint: (pair, slots, values) => whole(jointMasses(model, pair, slots, values)),
-  };
-}
-
-window.rnade = start().catch((error) => {
-  document.getElementById("waiting").textContent =
-    `This browser cannot show the page (${error.message}). Chrome 80, Firefox 113, Safari 16.4 or later can.`;
-  throw error;
-});

@@ -31,7 +31,7 @@ LARGEST_PAGE, MOST_CELLS = 5_000_000, 200_000
 SCRIPTS = (
     *("tensors", "cells", "network", "density", "model", "walk", "slots", "questions"),
     *("words", "state", "pictures", "schedule", "card", "card_levels", "card_numbers"),
-    *("pair", "page"),
+    *("pair", "page", "start"),
 )
 GLANCE = {
     "density": "Log density of what is set",

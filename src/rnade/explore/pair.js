@@ -5,11 +5,12 @@ const PAIR_BINS = 30, PAIR_LEVELS = 24, SHADES = 24;
 class PairPicture {
   constructor(cards, node, change) {
     this.cards = cards;
-    this.selects = ["first", "second"].map((which, i) => {
-      const options = cards.map(({ column }) => element("option", { value: column.d }, column.name));
+    const chosen = () => change(this.selects.map(({ value }) => Number(value)));
+    this.selects = ["first", "second"].map((which) => {
+      const options = cards.map(({ column: { d, name } }) => element("option", { value: d }, name));
       const select = node.querySelector(`select[name=${which}]`);
       select.append(element("option", { value: -1 }, "none"), ...options);
-      select.addEventListener("change", () => change(this.selects.map(({ value }) => Number(value)), i));
+      select.addEventListener("change", chosen);
       return select;
     });
     this.figure = node.querySelector("figure");
@@ -46,11 +47,11 @@ class PairPicture {
       paths[i].setAttribute("d", d);
       paths[i].setAttribute("fill-opacity", ((i + 1) / SHADES).toFixed(2));
     });
-    const place = (slots, card, x) => placeAmong(slots, card, x);
-    const points = drawn.map((row) => [place(across, one, row[one.column.d]), place(up, other, row[other.column.d])])
-      .filter(([x, y]) => isKnown(x) && isKnown(y));
+    const placeOf = (row) =>
+      [placeAmong(across, one, row[one.column.d]), placeAmong(up, other, row[other.column.d])];
+    const points = drawn.map(placeOf).filter((place) => place.every(isKnown));
     paths[SHADES].setAttribute("d", dotsPath(points.map(([x]) => x), points.map(([, y]) => y)));
-    const x = place(across, one, known[one.column.d]), y = place(up, other, known[other.column.d]);
+    const [x, y] = placeOf(known);
     paths[SHADES + 1].setAttribute("d", (isKnown(x) ? linesPath([x]) : "")
       + (isKnown(y) ? `M0 ${rounded(1 - y)}H${SIDE}` : ""));
     const [title, left, area, below, bottom] = this.chart.children;
@@ -62,12 +63,12 @@ class PairPicture {
     const [i, j] = likeliest(joint);
     const others = [one, other].some(({ column }) => isKnown(known[column.d]))
       ? " The lines are the values that are set, which count for nothing here." : "";
-    this.caption.textContent = `Given all other values that are set, the likeliest place is ${one.column.name} `
-      + `${slotWords(one, across[i])} with ${other.column.name} ${slotWords(other, up[j])}. The stronger the colour, the likelier.${others}`;
+    const place = `${one.column.name} ${slotWords(one, across[i])} with ${other.column.name} `
+      + slotWords(other, up[j]);
+    this.caption.textContent = "Given all other values that are set, the likeliest place is "
+      + `${place}. The stronger the colour, the likelier.${others}`;
   }
 }
-
-const isPair = ([a, b]) => a >= 0 && b >= 0 && a !== b;
 
 /** Slots of a column in a heat map: fewer than in a picture of its own. */
 function pairSlots(card) {
@@ -79,20 +80,23 @@ function pairSlots(card) {
 /** Where a value lies along an axis of slots, from 0 to 1; NaN where it has no place. */
 function placeAmong(slots, { column }, x) {
   if (!isKnown(x)) return NaN;
-  const at = slots.findIndex((slot) => "value" in slot ? slot.value === x : x > slot.low && x <= slot.high);
+  const holds = ({ value, low, high }) => (value ?? NaN) === x || (x > low && x <= high);
+  const at = slots.findIndex(holds);
   if (at < 0) return NaN;
   const slot = slots[at];
-  const within = "value" in slot || column.cells.measure === INTEGER ? 0.5 : (x - slot.low) / (slot.high - slot.low);
+  const whole = "value" in slot || column.cells.measure === INTEGER;
+  const within = whole ? 0.5 : (x - slot.low) / (slot.high - slot.low);
   return (at + within) / slots.length;
 }
 
 /** Words along an axis: all levels while they are few, else some. */
 function labels(slots, card, side) {
   const every = Math.ceil(slots.length / (card.column.levels ? 8 : 5));
-  return slots.map((slot, i) => [slot, i]).filter(([slot, i]) => "value" in slot || i % every === 0).map(([slot, i]) => {
+  return slots.flatMap((slot, i) => {
+    if (i % every) return [];
     const label = element("span", {}, slotWords(card, slot));
     label.style[side] = `${(100 * (i + 0.5)) / slots.length}%`;
-    return label;
+    return [label];
   });
 }
 

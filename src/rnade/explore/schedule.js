@@ -24,9 +24,9 @@ class Schedule {
     this.#timer = setTimeout(() => this.#post(), PAUSE);
   }
 
-  /** Do this after all others. */
-  add(job) {
-    this.#jobs.push(job);
+  /** Do this before all others. */
+  first(job) {
+    this.#jobs.unshift(job);
     this.#post();
   }
 

@@ -49,10 +49,8 @@ function typicalLogDensity(density, slots) {
   let total = 0, sum = 0;
   slots.forEach((slot, i) => {
     if (masses[i] <= 0) return;
-    const log = Math.log(masses[i]);
-    const width = "value" in slot || density.column.measure === INTEGER
-      ? (slot.high ?? 1) - (slot.low ?? 0) : slot.high - slot.low;
-    total += masses[i] * (log - Math.log(width));
+    const width = "value" in slot ? 1 : slot.high - slot.low;
+    total += masses[i] * Math.log(masses[i] / width);
     sum += masses[i];
   });
   return sum > 0 ? total / sum : 0;

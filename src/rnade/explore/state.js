@@ -3,6 +3,8 @@
 /** Text that can stand in an address between = & and ~. */
 const escaped = (text) => encodeURIComponent(text).replace(/~/g, "%7E");
 
+const isPair = ([a, b]) => a >= 0 && b >= 0 && a !== b;
+
 class State {
   constructor(model) {
     this.model = model;
@@ -41,9 +43,10 @@ class State {
   toAddress() {
     const { columns } = this.model, parts = [];
     this.values.forEach((x, d) => {
-      if (isKnown(x)) parts.push(`${escaped(columns[d].name)}=${escaped(writeValue(columns[d], x))}`);
+      if (!isKnown(x)) return;
+      parts.push(`${escaped(columns[d].name)}=${escaped(writeValue(columns[d], x))}`);
     });
-    if (this.pair.every((d) => d >= 0))
+    if (isPair(this.pair))
       parts.push(`~=${this.pair.map((d) => escaped(columns[d].name)).join("~")}`);
     return parts.join("&");
   }
@@ -59,7 +62,7 @@ class State {
         if (key === "~") {
           const pair = value.split("~").map((name) =>
             columns.findIndex((column) => column.name === decodeURIComponent(name)));
-          if (pair.length === 2 && pair[0] >= 0 && pair[1] >= 0 && pair[0] !== pair[1]) this.pair = pair;
+          if (pair.length === 2 && isPair(pair)) this.pair = pair;
           else wrong.push(decodeURIComponent(value));
           continue;
         }

@@ -68,7 +68,8 @@ class Conditionals {
   of(d) {
     const { model } = this;
     // What tells whether a cell is missing is not given for the cell.
-    const own = [d, model.indicatorOf[d]].filter((e) => e >= 0 && !Number.isNaN(this.walks[0].values[e]));
+    const known = (e) => e >= 0 && !Number.isNaN(this.walks[0].values[e]);
+    const own = [d, model.indicatorOf[d]].filter(known);
     const walks = own.length ? this.walks.map((walk) => walk.without(own)) : this.walks;
     return model.density(d, walks.map((walk) => walk.outputs(d)), walks[0].values);
   }
