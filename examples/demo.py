@@ -5,7 +5,7 @@
 2. Learns what benign tumours look like and finds the malignant ones among unseen rows.
 3. Draws new patches, saves the model, loads it again, and leaves pictures to look at.
 4. Writes what the model found as a page, as `rnade report` does.
-5. Writes a page on which a model of wines can be explored, as `rnade explore` does.
+5. Writes a page on which a model of tumours can be explored, as `rnade explore` does.
 
 Run it by `make demo`, or: python examples/demo.py [--output FOLDER] [--record FILE]
 """
@@ -20,7 +20,7 @@ import matplotlib as mpl
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from sklearn.datasets import load_breast_cancer, load_sample_image, load_wine
+from sklearn.datasets import load_breast_cancer, load_sample_image
 from sklearn.feature_extraction.image import extract_patches_2d
 from sklearn.metrics import roc_auc_score
 from sklearn.mixture import GaussianMixture
@@ -195,16 +195,18 @@ def write_page(folder: Path) -> None:
 def write_page_to_explore(folder: Path) -> None:
     """Part 5: a model that answers for any column given any others, as a page."""
     console.rule("A page to explore")
-    wines, grower = load_wine(return_X_y=True, as_frame=True)
-    wines.insert(0, "cultivar", grower.map({0: "A", 1: "B", 2: "C"}))
-    model = RNADE(epochs=10, random_state=0, verbose=1).fit(wines)
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    tumours = X.filter(like="mean ")
+    tumours.insert(0, "diagnosis", y.map({0: "malignant", 1: "benign"}))
+    # One small network is enough to play with.
+    model = RNADE(n_hidden=64, ensemble=None, random_state=0, verbose=1).fit(tumours)
     began = time.perf_counter()
     path = folder / "explore.html"
-    model.explore(title="Wines of three cultivars").save(path, overwrite=True)
+    model.explore(title="Tumours").save(path, overwrite=True)
     seconds = time.perf_counter() - began
     console.print(
-        f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {seconds:.1f} s."
-        " Open it in a browser and set some columns: every other one shows its distribution."
+        f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {seconds:.1f} s. Open it in a"
+        " browser and set some columns: every other one shows its distribution given these."
     )
 
 
