@@ -8,9 +8,8 @@ class Model {
     }));
     this.nComponents = facts.n_components;
     this.orders = facts.orders;
-    this.links = facts.columns.map((_, d) =>
-      facts.links.map((link, i) => ({ ...link, ...arraysOf(tensors, `link ${i} `) }))
-        .filter((link) => link.target === d));
+    const links = facts.links.map((link, i) => ({ ...link, ...arraysOf(tensors, `link ${i} `) }));
+    this.links = facts.columns.map((_, d) => links.filter(({ target }) => target === d));
     // For columns whose missing cells are modelled, the column that tells them.
     this.indicatorOf = this.columns.map(({ name }) =>
       this.columns.findIndex((other) => other.indicates === name));

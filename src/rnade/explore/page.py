@@ -39,8 +39,8 @@ GLANCE = {
     "surprise": "Most surprising value",
     "set": "Columns set",
 }
-# Kept free for names, levels and words, in bytes.
-ROOM_FOR_FACTS = 100_000
+# Kept free for names, levels and words, and for rows that are asked for, in bytes.
+ROOM_FOR_FACTS, ROOM_FOR_ROWS = 100_000, 1_000_000
 _PARTS = Parts("rnade.explore")
 _DRAWN = "100 rows drawn from the model"
 _LEFT_OUT = "those rows of the table that some network left out of training"
@@ -131,7 +131,7 @@ def render(
     room = LARGEST_PAGE - ROOM_FOR_FACTS - len(style) - len(script) - len(blocks[0].text)
     n_rows, typical, oddest = 0, None, None
     if rows is not None:
-        own, n_rows = _fitting(rows.values, room - int(sizes[0]))
+        own, n_rows = _fitting(rows.values, max(room - int(sizes[0]), ROOM_FOR_ROWS))
         blocks.append(own)
         notes = [_said_of_rows(n_rows, len(rows.values))]
         typical, oddest = _ranked(rows.scores, n_rows)
@@ -223,7 +223,6 @@ def _said_of_networks(shown: TableDensity, table: TableDensity) -> str:
     if n == n_all:
         return "Densities are those of the model itself."
     return (
-        f"The model averages {n_all} networks, of which this"
-        f" page has {n}, so that it stays below {LARGEST_PAGE / 1e6:g} MB: densities differ a"
-        " little from those of the model."
+        f"The model averages {n_all} networks, of which this page has {n}, so that it stays small:"
+        " densities differ a little from those of the model."
     )
