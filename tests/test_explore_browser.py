@@ -283,6 +283,20 @@ def test_the_most_surprising_value_is_named(pages, browser):
     assert glance(fits, "surprise")[0] == "none"
 
 
+def test_surprise_is_beside_the_mean_log_density(pages, browser):
+    """Of values drawn from the column given the others that are set, by Python."""
+    table = pages.model("real")._answering
+    tab = settled(browser.open(pages.page("real"), fragment="#a=0.5&b=8"))
+    known = np.full((4000, 4), np.nan)
+    known[:, 0] = 0.5
+    density = column_given(table, 1, known)
+    typical = density.log_prob(density.sample(Generator().manual_seed(0))).mean()
+    expected = typical - density.log_prob(np.full(4000, 8.0))[0]
+    said = tab.evaluate("document.querySelectorAll('.surprise')[1].textContent")
+    assert expected > 1
+    assert float(said.split()[0]) == pytest.approx(expected, abs=0.15)
+
+
 def test_rows_to_start_from(pages, browser):
     rows, names = everything(), list(everything(2).columns)
     tab = settled(browser.open(pages.page("mixed", rows=rows)))
@@ -377,8 +391,8 @@ def test_an_address_of_another_model_is_told(pages, browser):
 
 
 def test_dates_are_read_and_written_in_their_zone(pages, browser):
-    """Also in summer, when Paris is two hours from Greenwich."""
-    for when in ("2024-02-01T08:30:00", "2024-06-01T08:30:00", "2024-03-31T03:00:00"):
+    """Also in summer, when Paris is two hours from Greenwich, and just before it begins."""
+    for when in ("2024-02-01T08:30:00", "2024-06-01T08:30:00", "2024-03-31T01:30:00"):
         tab = settled(browser.open(pages.page("mixed"), fragment=f"#at={when}&since=2020-05-17"))
         at, since = ask(tab, "[p.state.values[10], p.state.values[6]]")
         assert at == pd.Timestamp(when, tz="Europe/Paris").timestamp()
@@ -396,7 +410,7 @@ def test_what_a_table_holds_is_shown_and_does_nothing(pages, browser):
     model.explore(title=HOSTILE[0]).save(path)
     tab = settled(browser.open(path))
     ask(tab, "p.setRanked(null, 0)")
-    ask(tab, "(p.state.pair = [0, 1], p.changed(true))")
+    ask(tab, "(p.state.pair = [0, p.cards.length - 1], p.changed(true))")
     assert tab.evaluate("document.querySelector('h1').textContent") == HOSTILE[0]
     assert tab.evaluate("document.title") == f"{HOSTILE[0]}: explore the model"
     assert tab.evaluate("document.images.length") == 0
@@ -409,6 +423,7 @@ def test_what_a_table_holds_is_shown_and_does_nothing(pages, browser):
     address = tab.evaluate("location.hash")
     again = settled(browser.open(path, fragment=address))
     assert glance(again, "set")[0] == f"{len(names)} of {len(names)}"
+    assert ask(again, "() => p.state.pair") == [0, len(names) - 1]
 
 
 def test_the_policy_stops_other_scripts(pages, browser):
