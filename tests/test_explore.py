@@ -16,7 +16,7 @@ from rnade.explore.contents import part_of
 from rnade.explore.packing import WEIGHT_BITS, pack
 from rnade.nn.ensemble import log_average
 from rnade.nn.questions import log_densities
-from tests.explored import QUICK, everything, informative, mixed
+from tests.explored import QUICK, everything, informative, mixed, real
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,12 @@ def test_the_page_has_all_networks_while_there_is_room(fitted):
     assert "holds no row of any table" in page.notes[0]
     assert all(html.escape(words) in page.html for words in page.notes)
     assert "MB; save(path) writes it" in repr(page)
+
+
+def test_the_page_of_real_columns_says_whose_densities_they_are():
+    page = real().explore()
+    assert "of the network that answers questions" in page.notes[-1]
+    assert "score_samples scores complete rows by other networks" in page.notes[-1]
 
 
 def test_a_page_that_would_be_too_large_has_fewer_networks(fitted, monkeypatch):

@@ -28,4 +28,6 @@ def explore(estimator: Any, rows: Any, title: str | None) -> Exploration:
         found = TableRows(values, None if kept is None else kept[0])
     origin = getattr(estimator, "origin_", None) or {}
     title = title or str(origin.get("source") or type(estimator).__name__)
-    return render(table, estimator._asked_schema, title, found)
+    return render(
+        table, estimator._asked_schema, title, found, beside=table is not estimator.module_
+    )

@@ -112,7 +112,12 @@ class Exploration:
 
 
 def render(
-    table: TableDensity, schema: Schema, title: str, rows: TableRows | None = None
+    table: TableDensity,
+    schema: Schema,
+    title: str,
+    rows: TableRows | None = None,
+    *,
+    beside: bool = False,
 ) -> Exploration:
     """Make the page of a fitted table.
 
@@ -124,6 +129,8 @@ def render(
     title : str
     rows : TableRows, optional
         By default the page has no row of any table.
+    beside : bool
+        Whether these networks only answer questions, beside a model that scores whole rows.
     """
     style, script = style_of("page.css", "tables.css") + _read("explore.css"), _script()
     networks, blocks, notes = network_blocks(table), [table_block(table)], [_NO_ROWS]
@@ -139,7 +146,7 @@ def render(
     fits = int((sizes <= room).sum())
     shown = part_of(table, max(1, fits))
     blocks += networks[: shown.networks.n_models]
-    notes.append(_said_of_networks(shown, table))
+    notes.append(_said_of_networks(shown, table, beside=beside))
     facts = facts_of(shown, schema) | {
         "typical": typical,
         "oddest": oddest,
@@ -218,8 +225,13 @@ def _said_of_rows(n: int, n_all: int) -> str:
     )
 
 
-def _said_of_networks(shown: TableDensity, table: TableDensity) -> str:
+def _said_of_networks(shown: TableDensity, table: TableDensity, *, beside: bool) -> str:
     n, n_all = shown.networks.n_walkers, table.networks.n_walkers
+    if n == n_all and beside:
+        return (
+            "Densities are those of the network that answers questions, as log_density gives them;"
+            " score_samples scores complete rows by other networks, and differs."
+        )
     if n == n_all:
         return "Densities are those of the model itself."
     return (
