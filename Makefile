@@ -20,10 +20,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The README's picture of `rnade report`, as the tests' browser sees it (Debian: apt install chromium).
+# The README's pictures of pages, as the tests' browser sees them (Debian: apt install chromium).
 screenshot: $(READY)
-	RNADE_SCREENSHOTS=build/screenshots $(BIN)/python -m pytest -n 0 tests/test_browser.py -k screenshots
-	cp build/screenshots/report.png docs/images/report.png
+	RNADE_SCREENSHOTS=build/screenshots $(BIN)/python -m pytest -n 0 tests/test_browser.py tests/test_explore_browser.py -k screenshots
+	cp build/screenshots/report.png build/screenshots/explore.png docs/images/
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[peers]'

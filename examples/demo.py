@@ -5,6 +5,7 @@
 2. Learns what benign tumours look like and finds the malignant ones among unseen rows.
 3. Draws new patches, saves the model, loads it again, and leaves pictures to look at.
 4. Writes what the model found as a page, as `rnade report` does.
+5. Writes a page on which a model of tumours can be explored, as `rnade explore` does.
 
 Run it by `make demo`, or: python examples/demo.py [--output FOLDER] [--record FILE]
 """
@@ -191,6 +192,24 @@ def write_page(folder: Path) -> None:
     console.print(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {seconds:.1f} s.")
 
 
+def write_page_to_explore(folder: Path) -> None:
+    """Part 5: a model that answers for any column given any others, as a page."""
+    console.rule("A page to explore")
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    tumours = X.filter(like="mean ")
+    tumours.insert(0, "diagnosis", y.map({0: "malignant", 1: "benign"}))
+    # One small network is enough to play with.
+    model = RNADE(n_hidden=64, ensemble=None, random_state=0, verbose=1).fit(tumours)
+    began = time.perf_counter()
+    path = folder / "explore.html"
+    model.explore(title="Tumours").save(path, overwrite=True)
+    seconds = time.perf_counter() - began
+    console.print(
+        f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {seconds:.1f} s. Open it in a"
+        " browser and set some columns: every other one shows its distribution given these."
+    )
+
+
 def picture_of_patches(test: np.ndarray, drawn: np.ndarray, path: Path) -> None:
     """Fifteen real and fifteen drawn patches, as in the paper's figure 1."""
     figure, axes = plt.subplots(2, 15, figsize=(12, 2), squeeze=False)
@@ -232,11 +251,12 @@ def main() -> None:
         "odd_rows": odd_rows(arguments.output),
     }
     write_page(arguments.output)
+    write_page_to_explore(arguments.output)
     seconds = time.perf_counter() - began
     console.rule()
     console.print(
         f"Done in {seconds:.0f} s. Model and pictures: {arguments.output}/; look at"
-        f" {arguments.output}/report.html first."
+        f" {arguments.output}/report.html first, then play with {arguments.output}/explore.html."
     )
     if arguments.record:
         from rnade.records import run_facts

@@ -19,6 +19,19 @@ from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LONGEST_WAIT = 60.0
+# Codes of keys that are no characters, and the text that they give.
+KEYS = {
+    "Tab": (9, ""),
+    "Enter": (13, "\r"),
+    "Escape": (27, ""),
+    " ": (32, " "),
+    "ArrowUp": (38, ""),
+    "ArrowRight": (39, ""),
+    "ArrowDown": (40, ""),
+    "Backspace": (8, ""),
+    "-": (189, "-"),
+    ".": (190, "."),
+}
 # Becomes the browser, with its two pipes where it expects them.
 LAUNCHER = """
 import os, sys
@@ -122,9 +135,15 @@ class Browser:
         return dict(json.loads(message))
 
     def open(
-        self, page: str | Path, *, width: int = 1100, height: int = 900, dark: bool = False
+        self,
+        page: str | Path,
+        *,
+        width: int = 1100,
+        height: int = 900,
+        dark: bool = False,
+        fragment: str = "",
     ) -> "Tab":
-        """Open a file in a new tab and wait until it is loaded."""
+        """Open a file in a new tab, at a fragment of it, and wait until it is loaded."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -139,7 +158,7 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", session, features=[scheme])
-        self.call("Page.navigate", session, url=Path(page).absolute().as_uri())
+        self.call("Page.navigate", session, url=Path(page).absolute().as_uri() + fragment)
         self.wait_for("Page.loadEventFired", session)
         return Tab(self, session)
 
@@ -152,13 +171,26 @@ class Tab:
         self.session = session
 
     def evaluate(self, expression: str) -> Any:
-        """Give the value of a JavaScript expression on the page."""
+        """Give the value of a JavaScript expression on the page; a promise is waited for."""
         answer = self.browser.call(
-            "Runtime.evaluate", self.session, expression=expression, returnByValue=True
+            "Runtime.evaluate",
+            self.session,
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
         )
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
+
+    def press(self, key: str, *, shift: bool = False) -> None:
+        """Press a key: a character, or one of `KEYS` by name."""
+        code, text = KEYS.get(key, (ord(key.upper()) if len(key) == 1 else 0, key))
+        event: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": code}
+        event["modifiers"] = 8 if shift else 0
+        down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+        self.browser.call("Input.dispatchKeyEvent", self.session, **event, **down)
+        self.browser.call("Input.dispatchKeyEvent", self.session, **event, type="keyUp")
 
     @property
     def problems(self) -> list[str]:

@@ -150,7 +150,7 @@ def test_help_shows_choices(rnade, monkeypatch):
     "command",
     [
         *((), ("fit",), ("score",), ("sample",), ("ask",), ("impute",)),
-        *(("report",), ("info",), ("reproduce",)),
+        *(("report",), ("explore",), ("info",), ("reproduce",)),
     ],
 )
 def test_help_ends_with_examples(rnade, command):
@@ -1108,6 +1108,7 @@ def test_errors_as_a_process(folder):
         (["ask", "--help"], set()),
         (["impute", "--help"], set()),
         (["report", "--help"], set()),
+        (["explore", "--help"], set()),
         (["reproduce", "--help"], set()),
         (["info", "m.rnade"], {"numpy", "pyarrow"}),
         (["outliers", "--help"], set()),

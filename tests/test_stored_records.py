@@ -1,9 +1,10 @@
 """Stored records stay those of the present plans: a job that was done is never done again."""
 
 import hashlib
+import json
 
 import pytest
-from benchmarks import trial_table
+from benchmarks import bench_explore, trial_table
 
 from rnade.reproduce import EXPERIMENTS, get_experiment
 from rnade.reproduce.core.experiment import Choice
@@ -54,3 +55,8 @@ def test_jobs_are_those_of_the_stored_records(name):
 def test_the_short_runs_of_table2_are_laid_out_as_stored():
     lines = (RESULTS / "table2" / "trials.jsonl").read_text().splitlines()
     assert trial_table.table(lines) == (RESULTS / "table2" / "trials.md").read_text()
+
+
+def test_figures_of_the_page_to_explore_are_laid_out_as_stored():
+    record = json.loads((RESULTS / "explore" / "record.json").read_text())
+    assert bench_explore.table_of(record) == (RESULTS / "explore" / "table.md").read_text()

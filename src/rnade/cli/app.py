@@ -9,6 +9,7 @@ import typer
 
 from rnade.cli.ask import ask
 from rnade.cli.compare import compare
+from rnade.cli.explore import explore
 from rnade.cli.fit import SETTINGS, fit
 from rnade.cli.impute import impute
 from rnade.cli.info import info
@@ -85,6 +86,12 @@ _add(
     report,
     "rnade report wine.rnade wine.csv -o report.html",
     "rnade report wine.rnade new.csv --json",
+    "rnade report wine.rnade wine.csv --explore explore.html",
+)
+_add(
+    explore,
+    "rnade explore wine.rnade -o page.html",
+    "rnade explore wine.rnade --rows wine.csv --title 'Red wines'",
 )
 _add(
     compare,

@@ -101,3 +101,23 @@ def own_terms(column: Column, numbers: Array) -> Any:
     objects = np.empty(len(values), dtype=object)
     objects[:] = values.cast(pa.timestamp("us", values.type.tz), safe=False).to_pylist()
     return objects.reshape(numbers.shape)
+
+
+def level_words(level: object) -> str:
+    """Write a level; a whole number without a decimal point."""
+    if isinstance(level, float) and level.is_integer():
+        return f"{level:.0f}"
+    return str(level)
+
+
+def levels_of(column: Column) -> list[str]:
+    """The levels of a column, written."""
+    return [level_words(level) for level in column.levels or ()]
+
+
+def zone_of(column: Column) -> str | None:
+    """The time zone of a column of times, if it has one."""
+    if column.unit != "second":
+        return None
+    zone: str | None = getattr(arrow_type(column.dtype), "tz", None)
+    return zone

@@ -13,8 +13,10 @@ from rnade.checks import positive_int, unknown_name
 from rnade.columns import Schema
 from rnade.columns.filling import fill_cells
 from rnade.estimators.conditional import Conditional
+from rnade.estimators.exploration import explore
 from rnade.estimators.given import Given, find_column, read_given
 from rnade.estimators.settings import make_generator
+from rnade.explore import Exploration
 from rnade.nn.ensemble import log_average
 from rnade.nn.questions import (
     column_given,
@@ -274,6 +276,30 @@ class QuestionsMixin:
             raise ValueError(self._without_networks)
         d = find_column(self._asked_schema, column)
         return make_predictor(self, self._asked_schema.columns[d])
+
+    # ---------------------------------------------------------------- a page to explore
+
+    def explore(self, rows: Any = None, *, title: str | None = None) -> Exploration:
+        """Make one self-contained page on which the model can be explored in a browser.
+
+        Set some columns, and every other one shows its exact distribution given these; with the
+        log density and p-value of what is set, draws, and two columns together. The page computes
+        all of it by itself, offline.
+
+        Parameters
+        ----------
+        rows : data frame or array-like of shape (N, D), optional
+            Rows to put into the page, to start from: whoever has the page can read them. By
+            default it has none.
+        title : str, optional
+            By default the name of the file that was fitted, or of the model's class.
+
+        Returns
+        -------
+        rnade.explore.Exploration
+            Its `save(path)` writes the page; a notebook shows it.
+        """
+        return explore(self, rows, title)
 
 
 def _cells_of(given: Any, values: Array) -> Any:

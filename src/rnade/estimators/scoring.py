@@ -385,6 +385,21 @@ class AbstractScoringEstimator(
             raise ValueError(f"{name} holds NaN; use -inf or inf where a column is free.")
         return values
 
+    # ---------------------------------------------------------------- exploring
+
+    def explore(self, rows: Any = None, *, title: str | None = None) -> Any:
+        """Raise: only models that answer questions about any columns have a page to explore.
+
+        Parameters
+        ----------
+        rows, title : ignored
+        """
+        raise ValueError(
+            f"{type(self).__name__} models do not answer questions about some columns given"
+            " others, of which a page to explore is made. RNADE models do, and FVBN models of"
+            " tables with other than complete real-valued columns."
+        )
+
     # ---------------------------------------------------------------- saving
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

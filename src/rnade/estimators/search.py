@@ -371,6 +371,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
     held_out_score = of_best("held_out_score")
     sample = of_best("sample")
     impute = of_best("impute")
+    explore = of_best("explore")
     save = of_best("save")
 
     def _best(self) -> Any:

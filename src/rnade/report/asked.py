@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from rnade.columns import Column, Resolution, as_fitted, as_values, column_names
 from rnade.columns.kinds import plain
 from rnade.columns.names import is_mixed
+from rnade.columns.values import level_words
 from rnade.estimators.scoring import Judged
 from rnade.evaluation import Calibration
-from rnade.report.kinds import is_discrete, is_new, level_words
+from rnade.report.kinds import is_discrete, is_new
 from rnade.typing import Array
 
 Index = NDArray[np.int64]

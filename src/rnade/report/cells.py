@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rnade.columns.partition import CODE, WITHIN
+from rnade.columns.values import levels_of
 from rnade.report.asked import Asked
-from rnade.report.kinds import cell_value, is_discrete, kind_of, levels_of
+from rnade.report.kinds import cell_value, is_discrete, kind_of
 from rnade.typing import Array
 
 # The interval of a number or a date that the model gives 90 %.

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rnade.report.markup import Markup, fill
+from rnade.look import Markup
+from rnade.report.markup import fill
 from rnade.report.words import number
 from rnade.typing import Array
 

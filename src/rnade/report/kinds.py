@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from rnade.columns import Column
-from rnade.columns.frames import SECONDS_PER_DAY, arrow_type
+from rnade.columns.frames import SECONDS_PER_DAY
+from rnade.columns.values import levels_of, zone_of
 from rnade.report.words import fixed, near
 from rnade.typing import Array
 
@@ -100,26 +101,6 @@ def is_new(column: Column, values: Array) -> Any:
     if column.levels is None:
         return np.zeros(len(values), dtype=bool)
     return values >= len(column.levels)
-
-
-def level_words(level: object) -> str:
-    """Write a level; a whole number without a decimal point."""
-    if isinstance(level, float) and level.is_integer():
-        return f"{level:.0f}"
-    return str(level)
-
-
-def levels_of(column: Column) -> list[str]:
-    """The levels of a column, written."""
-    return [level_words(level) for level in column.levels or ()]
-
-
-def zone_of(column: Column) -> str | None:
-    """The time zone of a column of times, if it has one."""
-    if column.unit != "second":
-        return None
-    zone: str | None = getattr(arrow_type(column.dtype), "tz", None)
-    return zone
 
 
 def date_words(x: float, unit: str, span: float = 0.0, zone: str | None = None) -> str:

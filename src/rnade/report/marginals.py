@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rnade.columns import Column
-from rnade.report.kinds import is_new, kind_of, levels_of, zone_of
+from rnade.columns.values import levels_of, zone_of
+from rnade.report.kinds import is_new, kind_of
 from rnade.report.resemblance import Marginal, histogram_edges, largest_difference, rounded
 from rnade.typing import Array
 

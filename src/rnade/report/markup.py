@@ -1,26 +1,8 @@
-"""Parts of the page with what goes into them; every word that comes from data is escaped."""
+"""Parts of the report's page with what goes into them."""
 
-import html
-import re
-from collections.abc import Iterable
-from functools import cache
-from importlib.resources import files
-from string import Template
+from rnade.look import Markup, Parts
 
-
-class Markup(str):
-    """Text that is markup already; any other is escaped before it enters a page."""
-
-    __slots__ = ()
-
-
-def text(value: object) -> Markup:
-    """Escape what comes from the data, for markup and for attributes; join what are several."""
-    if isinstance(value, Markup):
-        return value
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return Markup("".join(map(text, value)))
-    return Markup(html.escape(str(value), quote=True))
+_PARTS = Parts("rnade.report")
 
 
 def fill(part: str, /, **values: object) -> Markup:
@@ -29,11 +11,4 @@ def fill(part: str, /, **values: object) -> Markup:
     >>> fill("caution", severity="note", title="a < b", words=Markup("<b>c</b>"))
     '<li class="note"><strong>a &lt; b</strong><p><b>c</b></p></li>'
     """
-    return Markup(_parts()[part].substitute({name: text(v) for name, v in values.items()}))
-
-
-@cache
-def _parts() -> dict[str, Template]:
-    source = files("rnade.report").joinpath("page.html").read_text(encoding="utf-8")
-    found = re.findall(r'<template id="([a-z-]+)">(.*?)</template>', source, re.DOTALL)
-    return {name: Template(part.replace("\n", " ")) for name, part in found}
+    return _PARTS.fill(part, **values)

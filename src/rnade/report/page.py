@@ -4,14 +4,14 @@ Each section has a sentence first, then the picture, then how to read it.
 """
 
 import math
-from importlib.resources import files
 
+from rnade.look import Markup, style_of
 from rnade.report import pictures
 from rnade.report.calibration import BAND_LEVEL
 from rnade.report.cells import CellReason
 from rnade.report.findings import MOST_SHOWN, Findings, TableFindings
 from rnade.report.marginals import LevelMarginal, NumberMarginal
-from rnade.report.markup import Markup, fill
+from rnade.report.markup import fill
 from rnade.report.oddness import OddRow, Reason, Threshold
 from rnade.report.resemblance import Marginal, TablePairs
 from rnade.report.sentences import facts, with_error
@@ -31,12 +31,14 @@ _CALIBRATION = [
 ]
 
 
-def render(found: Findings) -> str:
+def render(found: Findings, *, explore: str | None = None) -> str:
     """Write findings as an HTML page.
 
     Parameters
     ----------
     found : Findings
+    explore : str, optional
+        Address of the page on which the model can be explored (`rnade explore`), to link to.
 
     Returns
     -------
@@ -57,14 +59,15 @@ def render(found: Findings) -> str:
     page = fill(
         "page",
         policy=Markup(_POLICY),
-        style=Markup(
-            "".join(files("rnade.report").joinpath(name).read_text("utf-8") for name in style)
-        ),
+        style=style_of(*style),
         version=found.version,
         source=table.source,
         kind=found.fitted.kind,
         summary=found.sentences["summary"],
-        links=[fill("link", **section) for section in shown],
+        links=[
+            *(fill("link", **section) for section in shown),
+            *([] if explore is None else [fill("link-to-explore", address=explore)]),
+        ],
         glance=[
             fill("glance", name=name, big=big, small=small) for name, big, small in _glance(found)
         ],

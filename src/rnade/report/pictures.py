@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from rnade.look import Markup
 from rnade.report.calibration import N_BINS, ColumnCalibration
 from rnade.report.chart import SIDE, Scale, chart, dots, line, path, rectangle, steps, svg
 from rnade.report.dependence import Gain
 from rnade.report.fitted import LearningCurve, ScoreLine
-from rnade.report.markup import Markup, fill
+from rnade.report.markup import fill
 from rnade.report.oddness import Oddness, Reason
 from rnade.report.resemblance import Correlation, Marginal, Pairs
 from rnade.report.table_pictures import points_of

@@ -1,11 +1,12 @@
 """Parts of the page on columns of any kind: kinds and missing cells, cards, odd cells."""
 
+from rnade.look import Markup
 from rnade.report.calibration import ColumnCalibration
 from rnade.report.cells import CellReason
 from rnade.report.findings import MOST_SHOWN, TableFindings
 from rnade.report.kinds import ColumnKind
 from rnade.report.marginals import LevelMarginal, NumberMarginal
-from rnade.report.markup import Markup, fill
+from rnade.report.markup import fill
 from rnade.report.pictures import calibration as calibration_picture
 from rnade.report.table_pictures import (
     cell_words,

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from rnade.look import Markup
 from rnade.report.cells import CellReason
 from rnade.report.chart import SIDE, Scale, path, rectangle, steps, svg
 from rnade.report.kinds import date_words, number_words
 from rnade.report.marginals import LevelMarginal, NumberMarginal
-from rnade.report.markup import Markup, fill
+from rnade.report.markup import fill
 from rnade.report.resemblance import Pairs, TablePairs, spread_points
 from rnade.report.words import percent
 from rnade.typing import Array
