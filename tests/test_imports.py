@@ -66,7 +66,7 @@ LAYERS = [
     {"_version", "checks", "chunks", "exceptions", "records", "typing"},
     {"batch", "columns", "evaluation", "families", "files"},
     {"backends", "data", "serialisation", "tables"},
-    {"nn"},
+    {"nn", "streams"},
     {"training"},
     {"progress"},
     {"estimators"},

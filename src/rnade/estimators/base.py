@@ -79,10 +79,14 @@ class AbstractTrainedEstimator(TrainingParameters, AbstractDensityEstimator):
             patience=self.patience,
         ).with_changes(**changes)
 
+    def _fed(self, members: Sequence[Member], stage: str) -> list[Member]:
+        """Members with the sources of their minibatches; those of a streamed data set differ."""
+        return list(members)
+
     def _trained_bank(self, members: Sequence[Member], stage: str = "train") -> Bank:
         """Train members as a bank, with a bar and checkpoints of their own in each stage."""
         folder = None if self.checkpoint is None else Path(self.checkpoint) / stage
-        bank = Bank(members, checkpoint=folder)
+        bank = Bank(self._fed(members, stage), checkpoint=folder)
         with bank_bar(STAGES[stage], shown=self.verbose > 0) as on_epoch:
             bank.advance(on_epoch=on_epoch)
         if bank.interrupted:

@@ -6,10 +6,10 @@ from typing import Any
 from torch import Generator
 
 from rnade.columns import Resolution
-from rnade.estimators.any_order import AbstractAnyOrderEstimator
 from rnade.estimators.base import Planned
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
+from rnade.estimators.streaming import AbstractStreamingEstimator
 from rnade.families import make_family
 from rnade.nn import RNADEModule
 from rnade.training import Recipe
@@ -28,7 +28,7 @@ CELLS_OF_ONE_ORDER = 450_000
 
 
 @estimator
-class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
+class RNADE(RoundingParameters, AbstractStreamingEstimator):
     r"""Real-valued neural autoregressive density estimator.
 
     Models the density of a row as a product of one-dimensional mixtures, each computed from the
@@ -76,6 +76,7 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
     {TableParameters}
     {QuestionParameters}
     {RoundingParameters}
+    {MemoryParameters}
     {AutoregressiveParameters}
 
     Attributes
@@ -116,6 +117,10 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
         Rows fitted, held-out rows included.
     fitted_rows_ : FittedRows
         Which rows were held out, each column's range, and a digest to know the table again.
+    data_ : dict or None
+        Of a data set in files that was streamed: its rows, row groups and digest, and the rows of
+        the sample by which quantiles, atoms and pairs of columns were measured. `fit_scores_` and
+        `fit_pvalues_` are then None.
     fit_seconds_ : float
 
     References
@@ -173,7 +178,9 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
             settings = [{}] if by_hand else SETTINGS
         orders = min(MOST_ORDERS, max(1, CELLS_OF_ONE_ORDER // (n_rows * n_dimensions)))
         # A table too small to give every fold rows has its held-out rows stop all models.
-        n_folds = N_FOLDS if n_rows >= FEWEST_ROWS_TO_FOLD else None
+        # So do those of a streamed data set, all of whose other rows may be trained on.
+        in_folds = n_rows >= FEWEST_ROWS_TO_FOLD and self._stream is None
+        n_folds = N_FOLDS if in_folds else None
         share = 1.0
         if self._covers:
             orders, share = covering(orders)

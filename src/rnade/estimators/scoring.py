@@ -230,12 +230,15 @@ class AbstractScoringEstimator(
     def _in_chunks(self, X: Array, function: Callable[[Any, Tensor], Tensor]) -> Array:
         """What `function` gives of a module and the standardised rows of X, chunk by chunk."""
         module = self._module_for(X, function)
-        size = max(1, CHUNK_ELEMENTS[module.device.type] // X.shape[1])
+        size = max(1, self._chunk_elements(module) // X.shape[1])
         parts = [
             self._computed(module, X[start : start + size], function)
             for start in range(0, len(X), size)
         ]
         return np.concatenate(parts)
+
+    def _chunk_elements(self, module: AbstractDensity) -> int:
+        return CHUNK_ELEMENTS[module.device.type]
 
     def _computed(
         self, module: AbstractDensity, X: Array, function: Callable[[Any, Tensor], Tensor]
