@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rnade.exceptions import TableError
-from rnade.streams import Shard, bytes_of, deal, is_data_set, open_files, survey
+from rnade.streams import Shard, bytes_of, deal, is_data_set, open_files, survey_files
 from rnade.streams.files import RUN_ROWS
 from rnade.streams.spool import opened
 
@@ -285,7 +285,7 @@ def test_shards_say_which_row_group_cannot_be_taken(folder):
 
 def test_the_survey_is_exact_where_it_says(folder):
     files, table = open_files(folder), read(folder)
-    found = survey(files, (1500, 300), 0.2, seed=0)
+    found = survey_files(files, (1500, 300), 0.2, seed=0)
     assert found.n_rows == 40_000
     for name in ("real", "single", "place"):
         x = table[name].to_numpy().astype(np.float64)
@@ -307,7 +307,7 @@ def test_the_sample_is_uniform_and_has_witnesses(tmp_path):
     table = table.set_column(1, "real", pa.array(real))
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=10_000)
     files = open_files(tmp_path)
-    sample, n_held_out = survey(files, (2000, 500), 0.2, seed=3).sample()
+    sample, n_held_out = survey_files(files, (2000, 500), 0.2, seed=3).sample()
     places = sample["place"].to_numpy()
     assert {777, 31_234, 40_001} <= set(places.tolist())
     assert len(set(places.tolist())) == len(places)
@@ -327,8 +327,10 @@ def test_the_sample_is_uniform_and_has_witnesses(tmp_path):
 
 def test_surveys_of_parts_merge_to_that_of_the_whole(folder):
     files = open_files(folder)
-    whole = survey(files, (800, 200), 0.2, seed=1)
-    parts = [survey(files, (800, 200), 0.2, seed=1, groups=files.groups[i::3]) for i in range(3)]
+    whole = survey_files(files, (800, 200), 0.2, seed=1)
+    parts = [
+        survey_files(files, (800, 200), 0.2, seed=1, groups=files.groups[i::3]) for i in range(3)
+    ]
     merged = parts[2]
     merged.merge(parts[0])
     merged.merge(parts[1])
@@ -348,12 +350,12 @@ def test_surveys_of_parts_merge_to_that_of_the_whole(folder):
 
 def test_the_digest_tells_data_apart(folder):
     files = open_files(folder)
-    before = survey(files, (10, 10), 0.2, seed=0).digest
-    assert survey(files, (20, 10), 0.5, seed=1).digest == before
+    before = survey_files(files, (10, 10), 0.2, seed=0).digest
+    assert survey_files(files, (20, 10), 0.5, seed=1).digest == before
     table = pq.read_table(folder / "part1.parquet")
     real = table["real"].to_numpy().copy()
     real[5000] += 1e-9
     pq.write_table(
         table.set_column(1, "real", pa.array(real)), folder / "part1.parquet", row_group_size=4096
     )
-    assert survey(open_files(folder), (10, 10), 0.2, seed=0).digest != before
+    assert survey_files(open_files(folder), (10, 10), 0.2, seed=0).digest != before

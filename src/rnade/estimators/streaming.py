@@ -22,7 +22,7 @@ from rnade.estimators.parameters import estimator
 from rnade.estimators.settings import make_rng
 from rnade.nn import AbstractDensity
 from rnade.progress import rows_bar
-from rnade.streams import DataFiles, Shard, Survey, bytes_of, deal, is_data_set, survey
+from rnade.streams import DataFiles, Shard, Survey, bytes_of, deal, is_data_set, survey_files
 from rnade.streams.shards import MOST_SHARDS
 from rnade.streams.spool import opened
 from rnade.streams.survey import check_levels
@@ -32,10 +32,10 @@ from rnade.training.sources import ShuffledRows
 from rnade.training.streamed import AbstractStreamedRows, StreamedCells, StreamedRows
 from rnade.typing import Array
 
-# Bytes that a fit in memory takes for each cell of a table, at most; those that fit take whatever
-# the table; and those of a row of the sample and of the buffer, for each of its columns.
-IN_MEMORY, FIXED = 400, 960 * 2**20
-SAMPLED, BUFFERED = 300, 16
+# Bytes that a fit in memory takes for each cell of a table, at most; those that any fit takes; and
+# those of each column of a row of the sample, of a row of the buffer, and of a shard that is read.
+IN_MEMORY, FIXED = 400, 720 * 2**20
+SAMPLED, BUFFERED, READ = 300, 16, 2 * 2**20
 # Numbers that are scored at a time.
 SCORED_ELEMENTS = 2**14
 # Rows of the sample and of the buffer, at most and at least; of the sample, the held-out share.
@@ -73,13 +73,14 @@ class Stream:
     found: Survey
     held_out: float
     n_held_out: int  # rows of the sample that are held out, which come last
-    capacity: int
+    capacity: int  # rows of all buffers
+    n_shards: int
     seed: int
 
     def shards(self, convert: Any, columns: Sequence[str] | None) -> list[Shard]:
         """Deal the row groups that have training rows into shards."""
         groups = [g for g in self.files.groups if not self.files.held_out(g, self.held_out).all()]
-        dealt = deal(groups, min(MOST_SHARDS, len(groups)))
+        dealt = deal(groups, min(self.n_shards, len(groups)))
         return [
             Shard(
                 self.files,
@@ -151,17 +152,17 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
             self.validation_fraction, "validation_fraction", 0, 0.9, open_low=True
         )
         seed = int(make_rng(self.random_state).randint(2**31 - 1))
-        sampled, buffered = _room(memory, len(files.schema))
+        sampled, buffered, n_shards = _room(memory, len(files.schema))
         kept = round((1 - HELD_OUT) * sampled), round(HELD_OUT * sampled)
         with rows_bar("Reading", files.n_rows, shown=self.verbose > 0) as on_rows:
-            found = survey(files, kept, share, seed, on_rows=on_rows)
+            found = survey_files(files, kept, share, seed, on_rows=on_rows)
         sample, n_held_out = found.sample()
         if not 0 < n_held_out < sample.num_rows:
             raise ValueError(
                 f"Of {files.n_rows} rows none could be held out by their row groups: there are too"
                 " few to be streamed. Raise `memory`, so that they are read at once."
             )
-        with self._streaming(Stream(files, found, share, n_held_out, buffered, seed)):
+        with self._streaming(Stream(files, found, share, n_held_out, buffered, n_shards, seed)):
             super().fit(sample)
         self.n_rows_ = found.n_rows
         self.fit_scores_ = self.fit_pvalues_ = None  # of the sample
@@ -272,21 +273,21 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
         )
 
 
-def _room(memory: int, n_columns: int) -> tuple[int, int]:
-    """Rows of the sample and of the buffer that fit into the memory.
+def _room(memory: int, n_columns: int) -> tuple[int, int, int]:
+    """Rows of the sample and of the buffer, and shards, that fit into the memory.
 
     Raises
     ------
     ValueError
         If it is too little for any.
     """
-    free = memory - FIXED
-    sampled = min(MOST_SAMPLED, int(0.6 * free / (SAMPLED * n_columns)))
-    buffered = min(MOST_BUFFERED, int(0.4 * free / (BUFFERED * n_columns)))
-    if min(sampled, buffered) < FEWEST:
-        least = FIXED + FEWEST * n_columns * max(SAMPLED / 0.6, BUFFERED / 0.4)
+    free = (memory - FIXED) / n_columns
+    sampled, buffered = int(0.4 * free / SAMPLED), int(0.2 * free / BUFFERED)
+    shards = int(0.4 * free / READ)
+    if min(sampled, buffered) < FEWEST or shards < 1:
+        least = max(FEWEST * SAMPLED / 0.4, FEWEST * BUFFERED / 0.2, READ / 0.4)
         raise ValueError(
             f"memory={memory} bytes is too little to stream {n_columns} columns: expected at least"
-            f" {math.ceil(least / 2**20)}MB."
+            f" {math.ceil((FIXED + least * n_columns) / 2**20)}MB."
         )
-    return sampled, buffered
+    return min(sampled, MOST_SAMPLED), min(buffered, MOST_BUFFERED), min(shards, MOST_SHARDS)

@@ -3,7 +3,7 @@
 from rnade.streams.files import DataFiles, RowGroup, is_data_set, open_files
 from rnade.streams.memory import bytes_of, free_memory
 from rnade.streams.shards import Shard, deal
-from rnade.streams.survey import Survey, survey
+from rnade.streams.survey import Survey, survey_files
 
 __all__ = [
     "DataFiles",
@@ -15,5 +15,5 @@ __all__ = [
     "free_memory",
     "is_data_set",
     "open_files",
-    "survey",
+    "survey_files",
 ]

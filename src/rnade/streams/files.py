@@ -26,7 +26,7 @@ from rnade.exceptions import TableError
 RUN_ROWS = 1024
 # Rows that are decoded at a time, and bytes of a column that are read at a time: a row group of
 # any size passes through.
-BATCH_ROWS, BUFFER_BYTES = 2**15, 2**20
+BATCH_ROWS, BUFFER_BYTES = 2**15, 2**16
 _SUFFIXES = (".parquet", ".pq")
 # What is looked for in a folder.
 _DATA_SUFFIXES = (*_SUFFIXES, ".csv", ".csv.gz", ".tsv", ".feather", ".arrow")
@@ -141,6 +141,8 @@ class DataFiles:
         with source:
             try:
                 yield pq.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
+            except pa.ArrowMemoryError:
+                raise
             except (pa.ArrowException, OSError) as error:
                 why = str(error).splitlines()[0]
                 raise TableError(
@@ -177,6 +179,8 @@ class DataFiles:
                     table = table.slice(max(0, skip - seen + len(batch)))
                     if table.num_rows:
                         yield _with_constants(table, constants, columns)
+            except pa.ArrowMemoryError:
+                raise
             except (pa.ArrowException, OSError) as error:
                 why = str(error).splitlines()[0]
                 raise TableError(

@@ -25,6 +25,8 @@ from rnade.exceptions import TableError
 from rnade.streams.files import DataFiles, RowGroup
 from rnade.typing import Array
 
+# Tables in which the sample is held, at most, before it becomes one.
+MOST_PIECES = 64
 # Keys of the sample's rows, and which of them are held out, as columns of the tables here.
 _KEY, _HELD = "\x00key", "\x00held out"
 
@@ -50,12 +52,16 @@ class Moments:
 
     @classmethod
     def of(cls, x: Array) -> "Moments":
-        """Of finite values."""
+        """Of values without NaN; infinite ones are among the ends alone."""
         if not len(x):
             return cls()
+        low, high = float(x.min()), float(x.max())
+        if not np.isfinite(high - low):
+            x = x[np.isfinite(x)]
+            x = x if len(x) else np.zeros(1)
         mean = float(x.mean())
         away = x - mean
-        return cls(len(x), mean, float(away @ away), float(x.min()), float(x.max()))
+        return cls(len(x), mean, float(away @ away), low, high)
 
     @property
     def scale(self) -> float:
@@ -150,7 +156,9 @@ class Survey:
         for name, column in zip(batch.column_names, batch.columns, strict=True):
             self._add_column(name, column.combine_chunks(), keyed, digest)
         self._samples.append(self._candidates(keyed, keys, held_out))
-        if sum(map(len, self._samples)) > 2 * sum(self.n_kept) + len(keys):
+        # Many small tables between the large ones that come and go would take the heap apart.
+        many = sum(map(len, self._samples)) > 2 * sum(self.n_kept)
+        if many or len(self._samples) > MOST_PIECES:
             self._prune()
 
     def _add_column(self, name: str, column: pa.Array, keyed: pa.Table, digest: Any) -> None:
@@ -238,7 +246,7 @@ class Survey:
         self._samples = [pa.concat_tables(parts).combine_chunks()]
 
 
-def survey(
+def survey_files(
     files: DataFiles,
     n_kept: tuple[int, int],
     held_out: float,
