@@ -104,7 +104,9 @@ def job_bar(
 
 
 @contextmanager
-def rows_bar(description: str, n_rows: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
+def rows_bar(
+    description: str, n_rows: int | None, *, shown: bool
+) -> Iterator[Callable[[int], None]]:
     """Give a function to call with the number of rows that were read, or scored, since."""
     with _bar(description, "rows", shown=shown, total=n_rows) as update:
         yield lambda n: update(advance=n)

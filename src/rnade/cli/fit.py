@@ -1,5 +1,6 @@
 """``rnade fit``: a table in, a model file out."""
 
+import glob
 import re
 import sys
 import warnings
@@ -12,6 +13,7 @@ import typer
 
 from rnade.checks import unknown_name
 from rnade.cli import options
+from rnade.cli.files import FileSet, fit_files, is_too_large, names_several
 from rnade.cli.kinds import MOST_NOTES, in_our_words, infer, parse_kinds, tell_kinds
 from rnade.cli.settings import DEFAULTS, Setting, declared_settings, value_of
 from rnade.cli.terminal import counted, note, print_json
@@ -41,7 +43,14 @@ def default_output(data: str) -> Path:
 
     >>> default_output("data/wine.csv.gz").name, default_output("-").name
     ('wine.rnade', 'model.rnade')
+    >>> default_output("trips/*.parquet").name
+    'trips.rnade'
     """
+    if names_several(data):
+        # The last folder that the pattern names in full.
+        fixed = data if Path(data).is_dir() else f"{glob.escape(data).partition('[')[0]}*"
+        folder = Path(fixed) if Path(data).is_dir() else Path(fixed).parent
+        return Path(f"{folder.name or 'model'}.rnade")
     name = "model" if data == "-" else re.sub(r"(?i)\.gz$", "", Path(data).name)
     return Path(f"{Path(name).stem}.rnade")
 
@@ -96,23 +105,36 @@ def fit(
     each column holds is found by its type, or given by --kind. Constant columns, row numbers, ids
     and free text are left out, and named; --columns chooses the columns instead. Models other than
     rnade and fvbn take numeric columns only.
+
+    DATA may also be a folder, or a quoted pattern such as 'data/*.parquet', of files with the same
+    columns. Files that do not fit into --memory are streamed.
     """
     from rnade.tables import check_destination
 
     path = Path(output) if output is not None else default_output(data)
     check_destination(path, force=force, inputs=[data])
-    estimator, table = fitted(
-        data,
-        model=model,
-        ensemble=ensemble,
-        search=search,
-        exclude=exclude,
-        kind=kind,
-        weight=weight,
-        reading=reading,
-        quiet=quiet,
-        settings=settings,
-    )
+    how: dict[str, Any] = {
+        "exclude": exclude,
+        "kind": kind,
+        "weight": weight,
+        "reading": reading,
+        "quiet": quiet,
+    }
+    table: Table | Frame | FileSet
+    in_files = names_several(data)
+    if in_files or (model == "rnade" and is_too_large(data, settings.get("memory"))):
+        if model != "rnade" or search:
+            raise ValueError(
+                "Several files, and those larger than --memory, are for --model rnade, without"
+                " --search."
+            )
+        chosen = _settings(model, settings)
+        estimator = _make(model, chosen, ensemble=ensemble, search=False, quiet=quiet)
+        table = fit_files(estimator, data, **how)
+        estimator = _with_origin(estimator, table)
+    else:
+        how |= {"model": model, "ensemble": ensemble, "search": search, "settings": settings}
+        estimator, table = fitted(data, **how)
     estimator.save(path, overwrite=force)
     _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
 
@@ -162,12 +184,16 @@ def fitted(
     if search:
         note(f"best settings: {estimator.best_params_}", quiet=quiet)
         estimator = estimator.best_estimator_
+    return _with_origin(estimator, table), table
+
+
+def _with_origin(estimator: Any, table: "Table | Frame | FileSet") -> Any:
     estimator.origin_ = {
         "source": Path(table.source).name,
         "left_out": dict(table.left_out),
         "dropped_rows": table.dropped_rows,
     }
-    return estimator, table
+    return estimator
 
 
 def _read_numbers(
@@ -338,7 +364,7 @@ def say_notes(table: "Table | Frame", *, quiet: bool) -> None:
 
 
 def _summarise(
-    estimator: Any, table: "Table | Frame", path: Path, *, quiet: bool, as_json: bool
+    estimator: Any, table: "Table | Frame | FileSet", path: Path, *, quiet: bool, as_json: bool
 ) -> None:
     held_out = estimator.held_out_score()
     kind = type(estimator).__name__

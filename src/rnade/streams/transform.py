@@ -1,0 +1,149 @@
+"""Files of a data set, each made into another, batch by batch; what is done is not done again."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rnade.exceptions import TableError
+from rnade.streams.files import DataFiles, find_paths
+from rnade.streams.spool import opened
+
+# In the metadata of a file that was written: from what it was made.
+_MARK = b"rnade"
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """What became of a data set.
+
+    Attributes
+    ----------
+    written, kept : list of str
+        Files written now, and files of an earlier run.
+    n_rows : int
+        Of the files written now.
+    """
+
+    written: list[str]
+    kept: list[str]
+    n_rows: int
+
+
+def destinations(source: Any, folder: str | Path) -> list[tuple[str, Path]]:
+    """Give each file of a data set with its name in a folder, always a Parquet file.
+
+    Raises
+    ------
+    TableError
+        If two would have the same name, or one would replace its source.
+    """
+    found: dict[Path, str] = {}
+    for path in find_paths(source):
+        stem = Path(path).name.removesuffix(".gz")
+        target = Path(folder) / f"{Path(stem).stem}.parquet"
+        if target in found:
+            raise TableError(
+                f"{path} and {found[target]} would both be written to {target}: rename one."
+            )
+        if target.exists() and os.path.samefile(target, path):
+            raise TableError(f"{path} would be written over itself: choose another folder.")
+        found[target] = path
+    return [(path, target) for target, path in found.items()]
+
+
+def transform_files(
+    source: Any,
+    folder: str | Path,
+    function: Callable[[pa.Table], pa.Table],
+    mark: str,
+    *,
+    force: bool = False,
+    on_rows: Callable[[int], None] = lambda n: None,
+) -> Transformed:
+    """Write a Parquet file for each file of a data set, whole or not at all.
+
+    Files that an earlier run has made, of the same sources by the same function, are kept: a run
+    that was killed goes on with the file at which it was.
+
+    Parameters
+    ----------
+    source : path, pattern, list of paths
+    folder : path
+        Made if need be.
+    function : callable
+        Makes a table of a table of some rows.
+    mark : str
+        Says what `function` does, such as a digest of a model.
+    force : bool
+        Whether to replace files that were made otherwise.
+    on_rows : callable
+        Called with the number of rows of each batch.
+    """
+    os.makedirs(folder, exist_ok=True)
+    written, kept, n_rows = [], [], 0
+    for path, target in destinations(source, folder):
+        own = _mark(mark, path)
+        if target.exists() and not force:
+            if _made_from(target) != own:
+                raise TableError(
+                    f"{target} exists already, and was not made from {path} as it is, by this"
+                    " model: pass --force to overwrite it, or choose another folder."
+                )
+            kept.append(str(target))
+            continue
+        with opened([path]) as files:
+            n_rows += _transform(files, target, function, own, on_rows)
+        written.append(str(target))
+    return Transformed(written, kept, n_rows)
+
+
+def _transform(
+    files: DataFiles,
+    target: Path,
+    function: Callable[[pa.Table], pa.Table],
+    mark: bytes,
+    on_rows: Callable[[int], None],
+) -> int:
+    temporary = target.with_name(f".{target.name}.part")
+    writer: Any = None
+    try:
+        for group in files.groups:
+            parts = []
+            for batch in files.batches(group):
+                try:
+                    parts.append(function(batch))
+                except ValueError as error:
+                    raise TableError(f"{files.where(group)}: {error}") from error
+                on_rows(batch.num_rows)
+            table = pa.concat_tables(parts)
+            if writer is None:
+                schema = table.schema.with_metadata({_MARK: mark})
+                writer = pq.ParquetWriter(temporary, schema)
+            writer.write_table(table.replace_schema_metadata({_MARK: mark}))
+        writer.close()
+        os.replace(temporary, target)
+    finally:
+        if writer is not None:
+            writer.close()
+        temporary.unlink(missing_ok=True)
+    return files.n_rows
+
+
+def _mark(mark: str, path: str) -> bytes:
+    found = os.stat(path)
+    told = f"{mark}\n{os.path.basename(path)}\n{found.st_size}\n{found.st_mtime_ns}"
+    return hashlib.sha256(told.encode()).hexdigest().encode()
+
+
+def _made_from(path: Path) -> bytes | None:
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        return None
+    return metadata.get(_MARK)
