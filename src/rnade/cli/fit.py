@@ -113,30 +113,53 @@ def fit(
 
     path = Path(output) if output is not None else default_output(data)
     check_destination(path, force=force, inputs=[data])
-    how: dict[str, Any] = {
-        "exclude": exclude,
-        "kind": kind,
-        "weight": weight,
-        "reading": reading,
-        "quiet": quiet,
-    }
-    table: Table | Frame | FileSet
-    in_files = names_several(data)
-    if in_files or (model == "rnade" and is_too_large(data, settings.get("memory"))):
-        if model != "rnade" or search:
-            raise ValueError(
-                "Several files, and those larger than --memory, are for --model rnade, without"
-                " --search."
-            )
-        chosen = _settings(model, settings)
-        estimator = _make(model, chosen, ensemble=ensemble, search=False, quiet=quiet)
-        table = fit_files(estimator, data, **how)
-        estimator = _with_origin(estimator, table)
-    else:
-        how |= {"model": model, "ensemble": ensemble, "search": search, "settings": settings}
-        estimator, table = fitted(data, **how)
-    estimator.save(path, overwrite=force)
-    _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
+    from rnade.parallel import rank, ranks
+
+    with ranks():
+        first = rank() == 0
+        quiet = quiet or not first
+        estimator, table = _fit_any(
+            data,
+            model=model,
+            ensemble=ensemble,
+            search=search,
+            settings=settings,
+            exclude=exclude,
+            kind=kind,
+            weight=weight,
+            reading=reading,
+            quiet=quiet,
+        )
+        if first:
+            estimator.save(path, overwrite=force)
+            _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
+
+
+def _fit_any(
+    data: str,
+    *,
+    model: str,
+    ensemble: bool | None,
+    search: bool,
+    settings: Mapping[str, Any],
+    **how: Any,
+) -> "tuple[Any, Table | Frame | FileSet]":
+    """Fit a model to a file that is read at once, or to files; give it and what was read."""
+    if not (
+        names_several(data) or (model == "rnade" and is_too_large(data, settings.get("memory")))
+    ):
+        return fitted(
+            data, model=model, ensemble=ensemble, search=search, settings=settings, **how
+        )
+    if model != "rnade" or search:
+        raise ValueError(
+            "Several files, and those larger than --memory, are for --model rnade, without"
+            " --search."
+        )
+    chosen = _settings(model, settings)
+    estimator = _make(model, chosen, ensemble=ensemble, search=False, quiet=how["quiet"])
+    table = fit_files(estimator, data, **how)
+    return _with_origin(estimator, table), table
 
 
 def fitted(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from rnade import parallel
 from rnade.batch import Batch
 from rnade.checks import number_between, unknown_name
 from rnade.columns import Resolution, Standardiser
@@ -102,7 +103,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
                 )
         warn_of_few_rows(len(X))
         self.standardiser_, self.resolution_ = self._prepare(X, weights)
-        rng = make_rng(self.random_state)
+        # Processes that train together agree on a fresh seed too.
+        rng = parallel.from_first(lambda: make_rng(self.random_state))
         held_out, training = self._split(len(X), fraction, rng)
         rows = self._as_batch(X, weights, device, dtype)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from rnade import parallel
 from rnade.checks import number_between
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.any_order import AbstractAnyOrderEstimator
@@ -151,11 +152,12 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
         share = number_between(
             self.validation_fraction, "validation_fraction", 0, 0.9, open_low=True
         )
-        seed = int(make_rng(self.random_state).randint(2**31 - 1))
+        rng = parallel.from_first(lambda: make_rng(self.random_state))
+        seed = int(rng.randint(2**31 - 1))
         sampled, buffered, n_shards = _room(memory, len(files.schema))
         kept = round((1 - HELD_OUT) * sampled), round(HELD_OUT * sampled)
-        with rows_bar("Reading", files.n_rows, shown=self.verbose > 0) as on_rows:
-            found = survey_files(files, kept, share, seed, on_rows=on_rows)
+        with rows_bar("Reading", files.n_rows, shown=self._is_shown) as on_rows:
+            found = _surveyed(files, kept, share, seed, on_rows)
         sample, n_held_out = found.sample()
         if not 0 < n_held_out < sample.num_rows:
             raise ValueError(
@@ -271,6 +273,20 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
             # Rates fall to 0 over all of the updates, and most gain comes with that.
             patience=self.patience or max(FEWEST_LOOKS, looks // 2),
         )
+
+
+def _surveyed(
+    files: DataFiles, kept: tuple[int, int], share: float, seed: int, on_rows: Any
+) -> Survey:
+    """The survey of a data set, of which each process reads a part."""
+    mine = files.groups[parallel.rank() :: parallel.size()]
+    found, *others = parallel.from_all(
+        lambda: survey_files(files, kept, share, seed, groups=mine, on_rows=on_rows)
+    )
+    for other in others:
+        found.merge(other)
+    survey: Survey = found
+    return survey
 
 
 def _room(memory: int, n_columns: int) -> tuple[int, int, int]:

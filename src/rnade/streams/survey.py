@@ -31,6 +31,10 @@ MOST_PIECES = 64
 _KEY, _HELD = "\x00key", "\x00held out"
 
 
+# File, row group and row.
+Place = tuple[int, int, int]
+
+
 @dataclass
 class Moments:
     """Number, mean and sum of squared deviations of a column's finite values, and their ends."""
@@ -91,7 +95,8 @@ class Survey:
     n_rows: int = 0
     _digests: dict[tuple[int, int], bytes] = field(default_factory=dict)
     _samples: list[pa.Table] = field(default_factory=list)
-    _witnesses: dict[tuple[str, Any], pa.Table] = field(default_factory=dict)
+    # By column and what of it, with their places: the first of those that are as good.
+    _witnesses: dict[tuple[str, Any], tuple[Place, pa.Table]] = field(default_factory=dict)
 
     # ---------------------------------------------------------------- results
 
@@ -107,7 +112,7 @@ class Survey:
         """Rows of the sample and the witnesses, those held out last, and how many those are."""
         self._prune()
         seen, found = set(), [self._samples[0]]
-        for table in self._witnesses.values():
+        for _, table in self._witnesses.values():
             key = table[_KEY][0].as_py()
             if key not in seen and not pc.any(pc.equal(self._samples[0][_KEY], key)).as_py():
                 found.append(table)
@@ -124,22 +129,30 @@ class Survey:
         self.n_rows += other.n_rows
         self._digests |= other._digests
         self._samples += other._samples
-        for name, theirs in other.moments.items():
-            mine = self.moments.setdefault(name, Moments())
-            for end, better in (("low", theirs.low < mine.low), ("high", theirs.high > mine.high)):
-                if better and (name, end) in other._witnesses:
-                    self._witnesses[name, end] = other._witnesses[name, end]
-            mine.add(theirs)
+        for what, witness in other._witnesses.items():
+            if what not in self._witnesses or self._is_better(what, witness[0], other):
+                self._witnesses[what] = witness
+        for name, own in other.moments.items():
+            self.moments.setdefault(name, Moments()).add(own)
         for name, count in other.missing.items():
             self.missing[name] = self.missing.get(name, 0) + count
-        for name, own in other.levels.items():
+        for name, theirs in other.levels.items():
             before = self.levels.get(name, set())
-            both = None if before is None or own is None else before | own
+            both = None if before is None or theirs is None else before | theirs
             self.levels[name] = None if both is None or len(both) > MOST_LEVELS else both
-        self._witnesses = {**other._witnesses, **self._witnesses}
+        self._forget_levels()
         self._prune()
 
-    def add(self, batch: pa.Table, keys: Array, held_out: Any, digest: Any) -> None:
+    def _is_better(self, what: tuple[str, Any], place: Place, other: "Survey") -> bool:
+        """Whether another survey's witness is the better one, or as good and comes earlier."""
+        name, end = what
+        if end in ("low", "high"):
+            mine, theirs = (getattr(own.moments[name], end) for own in (self, other))
+            if mine != theirs:
+                return bool((theirs < mine) == (end == "low"))
+        return place < self._witnesses[what][0]
+
+    def add(self, batch: pa.Table, keys: Array, held_out: Any, digest: Any, place: Place) -> None:
         """Count the rows of a batch.
 
         Parameters
@@ -150,20 +163,26 @@ class Survey:
         held_out : bool array of shape (n,)
         digest : object of hashlib
             Of the row group.
+        place : (int, int, int)
+            Of the first row.
         """
         keyed = batch.append_column(_KEY, pa.array(keys)).append_column(_HELD, pa.array(held_out))
         self.n_rows += batch.num_rows
         for name, column in zip(batch.column_names, batch.columns, strict=True):
-            self._add_column(name, column.combine_chunks(), keyed, digest)
+            self._add_column(name, column.combine_chunks(), keyed, digest, place)
         self._samples.append(self._candidates(keyed, keys, held_out))
         # Many small tables between the large ones that come and go would take the heap apart.
         many = sum(map(len, self._samples)) > 2 * sum(self.n_kept)
         if many or len(self._samples) > MOST_PIECES:
             self._prune()
 
-    def _add_column(self, name: str, column: pa.Array, keyed: pa.Table, digest: Any) -> None:
+    def _add_column(
+        self, name: str, column: pa.Array, keyed: pa.Table, digest: Any, place: Place
+    ) -> None:
         def witness(what: Any, at: Any) -> None:
-            self._witnesses[name, what] = keyed.take([int(at)])  # a copy: a slice holds the batch
+            # A copy: a slice would hold the whole batch.
+            row = keyed.take([int(at)])
+            self._witnesses[name, what] = (*place[:2], place[2] + int(at)), row
 
         gone = column.is_null(nan_is_null=True)
         n_missing = int(pc.sum(gone).as_py() or 0)
@@ -219,11 +238,15 @@ class Survey:
                 witness(("level", values[code]), at)
         if len(known) > MOST_LEVELS:
             self.levels[name] = None
-            self._witnesses = {
-                (own, what): row
-                for (own, what), row in self._witnesses.items()
-                if own != name or not isinstance(what, tuple)
-            }
+            self._forget_levels()
+
+    def _forget_levels(self) -> None:
+        """Let go of the witnesses of levels of columns that have too many."""
+        self._witnesses = {
+            (name, what): row
+            for (name, what), row in self._witnesses.items()
+            if not isinstance(what, tuple) or self.levels[name] is not None
+        }
 
     def _candidates(self, keyed: pa.Table, keys: Array, held_out: Any) -> pa.Table:
         """Rows of a batch that may be in the sample: no more are kept than the sample has."""
@@ -278,7 +301,7 @@ def survey_files(
         digest, at = hashlib.sha256(f"{group.n_rows}".encode()), 0
         for batch in files.batches(group):
             here = slice(at, at + batch.num_rows)
-            found.add(batch, keys[here], kept[here], digest)
+            found.add(batch, keys[here], kept[here], digest, (group.file, group.index, at))
             at = here.stop
             on_rows(batch.num_rows)
         found._digests[group.file, group.index] = digest.digest()

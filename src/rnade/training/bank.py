@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from rnade import parallel
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.member import Member, Trained
 from rnade.training.part import Part, grouped
@@ -51,7 +52,10 @@ class Bank:
         self.interrupted = False
         self._folder = None if checkpoint is None else Path(checkpoint)
         self._every = checkpoint_every
-        budget = _free_memory(members[0].module.device) // 2 if memory is None else memory
+        device = members[0].module.device
+        # Processes that train together split the members in the same way.
+        free = min(parallel.from_all(lambda: _free_memory(device)))
+        budget = free // 2 if memory is None else memory
         self.parts = [
             Part(self.members, piece, f"bank-{i:03d}")
             for i, piece in enumerate(grouped(self.members, budget))

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from rnade import parallel
 from rnade.batch import Batch
 from rnade.columns.links import Link
 from rnade.nn.table import encoded
@@ -36,7 +37,14 @@ class AbstractStreamedRows(AbstractMinibatches):
         Of the data set, by which a checkpoint recognises it.
     """
 
+    draws_own_part = True
+
     def __init__(self, shards: Sequence[Shard], known: Batch, digest: str) -> None:
+        if len(shards) < parallel.size():
+            raise ValueError(
+                f"{parallel.size()} processes cannot share {len(shards)} shards of the data: write"
+                " files with more row groups, raise `memory`, or start fewer processes."
+            )
         self._shards, self._digest = list(shards), digest
         self._known = known.map(lambda t: t[:N_KNOWN])
         self._drawn = [0] * len(self._shards)
@@ -47,16 +55,15 @@ class AbstractStreamedRows(AbstractMinibatches):
         parts = []
         for s, shard in enumerate(self._shards):
             rows = (s + 1) * size // S - s * size // S
-            if not rows:
+            before = self._drawn[s]
+            self._drawn[s] += n * rows
+            if not rows or s % parallel.size() != parallel.rank():
                 continue
-            if shard.drawn != self._drawn[s]:
-                shard.seek(self._drawn[s])
-            random = Generator().manual_seed(
-                int(shard.random(self._drawn[s], 0, 0).integers(2**62))
-            )
+            if shard.drawn != before:
+                shard.seek(before)
+            random = Generator().manual_seed(int(shard.random(before, 0, 0).integers(2**62)))
             x = self._finished(shard.take(n * rows), random)
             parts.append(x.view(n, rows, *x.shape[1:]))
-            self._drawn[s] += n * rows
         return Batch(torch.cat(parts, dim=1))
 
     @abc.abstractmethod
