@@ -80,6 +80,8 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         settings goes on.
     memory : int, optional
         Bytes that a bank may take before it is split.
+    engine : {"local", "ray"}, optional
+        Where models are trained: on this machine, or in parts on a Ray cluster (extra ``ray``).
     checkpoint : path, optional
         A folder for checkpoints: a search that was killed goes on from there.
     random_state : int, RandomState instance or None
@@ -123,6 +125,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
     n_best: int = 3
     halving: bool = False
     memory: int | None = None
+    engine: str | None = None
     checkpoint: Any = None
     random_state: Any = None
     verbose: int = 0
@@ -151,7 +154,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         began = time.perf_counter()
         make = self._table_members if mixed else self._members
         members, shifts = make(base, rows, weights, candidates, splits, seed)
-        bank = Bank(members, memory=self.memory, checkpoint=self.checkpoint)
+        bank = Bank(members, memory=self.memory, checkpoint=self.checkpoint, engine=self.engine)
         self._train(bank, candidates, np.asarray(shifts))
         if bank.interrupted:
             warn_caller(

@@ -115,8 +115,11 @@ class Part:
         ]
 
 
-def grouped(members: Sequence[Member], memory: int) -> list[list[int]]:
-    """Places of the members that can be one run, group by group, each within a memory budget."""
+def grouped(members: Sequence[Member], memory: int, most: int | None = None) -> list[list[int]]:
+    """Places of the members that can be one run, group by group, each within a memory budget.
+
+    Of no group are there more than `most` members.
+    """
     groups: dict[tuple[object, ...], list[int]] = {}
     for m, member in enumerate(members):
         recipe, n = member.recipe, len(member.source.known().x)
@@ -130,14 +133,17 @@ def grouped(members: Sequence[Member], memory: int) -> list[list[int]]:
             member.target is None,
         )
         groups.setdefault(key, []).append(m)
-    return [piece for group in groups.values() for piece in _split(group, members, memory)]
+    return [piece for group in groups.values() for piece in _split(group, members, memory, most)]
 
 
-def _split(group: Sequence[int], members: Sequence[Member], memory: int) -> list[list[int]]:
+def _split(
+    group: Sequence[int], members: Sequence[Member], memory: int, limit: int | None
+) -> list[list[int]]:
     """Cut a group into pieces that fit the memory, of nearly equal sizes."""
     module = max((members[m].module for m in group), key=lambda module: module.n_models)
     one = PARAMETER_COPIES * sum(p.numel() * p.element_size() for p in module.parameters())
     most = max(1, memory // max(one, 1))
+    most = most if limit is None else min(most, limit)
     n_pieces = -(-len(group) // most)
     cuts = [i * len(group) // n_pieces for i in range(n_pieces + 1)]
     return [list(group[low:high]) for low, high in itertools.pairwise(cuts)]
