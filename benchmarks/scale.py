@@ -1,7 +1,7 @@
 """Data sets larger than memory: python -m benchmarks.scale [--section NAME] [--data FOLDER].
 
-Rows are Gaussian with correlated columns, 20 of them in float32, in Parquet files of a million rows
-and row groups of 100,000. Writes benchmarks/results/scale.json, section by section.
+Rows are Gaussian with correlated columns, 20 of them in float32, in Parquet files of a million
+rows and row groups of 100,000. Writes benchmarks/results/scale.json, section by section.
 """
 
 import argparse

@@ -44,8 +44,8 @@ def score(
     batch_size : int
         Rows that are scored at a time.
     concurrency : int or (int, int), optional
-        Number of processes, or the fewest and the most; by default as many as the cluster has
-        processors, at most.
+        Number of processes, or the fewest and the most; by default at most one less than the
+        cluster has processors, since reading takes some.
 
     Returns
     -------
@@ -60,5 +60,5 @@ def score(
         fn_constructor_args=(given, keep),
         batch_format="pyarrow",
         batch_size=batch_size,
-        concurrency=(1, most) if concurrency is None else concurrency,
+        concurrency=(1, max(1, most - 1)) if concurrency is None else concurrency,
     )
