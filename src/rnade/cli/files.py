@@ -44,11 +44,11 @@ def is_too_large(data: str, memory: str | None) -> bool:
     if data == "-" or not os.path.exists(data):
         return False
     from rnade.estimators.streaming import IN_MEMORY
-    from rnade.streams import bytes_of, free_memory
+    from rnade.streams import bytes_of, machine_memory
 
     # A number takes some eight bytes, as text and in Parquet files.
     cells = os.path.getsize(data) / 8
-    return cells * IN_MEMORY > (free_memory() if memory is None else bytes_of(memory))
+    return cells * IN_MEMORY > (machine_memory() if memory is None else bytes_of(memory))
 
 
 def fit_files(

@@ -1,7 +1,7 @@
 """Data sets larger than memory: Parquet files read row group by row group, in any order."""
 
 from rnade.streams.files import DataFiles, RowGroup, is_data_set, open_files
-from rnade.streams.memory import bytes_of, free_memory
+from rnade.streams.memory import bytes_of, machine_memory
 from rnade.streams.shards import Shard, deal
 from rnade.streams.survey import Survey, survey_files
 
@@ -12,8 +12,8 @@ __all__ = [
     "Survey",
     "bytes_of",
     "deal",
-    "free_memory",
     "is_data_set",
+    "machine_memory",
     "open_files",
     "survey_files",
 ]

@@ -27,9 +27,9 @@ def bytes_of(memory: int | float | str) -> int:
     return int(amount)
 
 
-def free_memory() -> int:
-    """Bytes of memory that this machine has free, or 4 GiB where it does not say."""
+def machine_memory() -> int:
+    """Bytes of memory that this machine has, or 4 GiB where it does not say."""
     try:
-        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"))
+        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
         return 2**32
