@@ -183,3 +183,29 @@ def test_impute_fills_each_file(model, rnade):
     np.testing.assert_array_equal(full["b"].to_numpy()[kept], b[kept])
     wanted = load(model).impute(holes.select(["a", "b"]))["b"].to_numpy()
     np.testing.assert_allclose(full["b"], wanted, rtol=1e-6)
+
+
+def test_sample_draws_into_files(model, rnade, monkeypatch):
+    from rnade.cli import sample
+
+    monkeypatch.setattr(sample, "FILE_ROWS", 1000)
+    monkeypatch.setattr(sample, "GROUP_ROWS", 300)
+    code, _, err = rnade("sample", model, "-n", 2500, "--seed", 3, "-o", "drawn/")
+    assert code == 0, err
+    assert "wrote 2500 rows to 3 files in drawn/" in err
+    names = [f"drawn/part-0000{i}.parquet" for i in range(3)]
+    tables = [pq.read_table(name) for name in names]
+    assert [table.num_rows for table in tables] == [1000, 1000, 500]
+    assert not tables[0].slice(0, 500).equals(tables[2])
+    os.unlink(names[1])
+    code, out, _ = rnade("sample", model, "-n", 2500, "--seed", 3, "-o", "drawn/", "--json")
+    assert json.loads(out) == {"n_rows": 2500, "written": [names[1]], "kept": [names[0], names[2]]}
+    assert pq.read_table(names[1]).equals(tables[1])
+    a, b = (np.concatenate([table[name] for table in tables]) for name in "ab")
+    assert np.corrcoef(a, b)[0, 1] > 0.2  # a model that has hardly trained
+    for more in (["--seed", 4], []):
+        code, _, err = rnade("sample", model, "-n", 2500, "-o", "drawn/", *more)
+        assert code == 2
+        assert "exists already, and is not of these draws" in err
+    code, _, err = rnade("sample", model, "-n", 5, "-o", "drawn/", "--given", "a=1")
+    assert "--given is for one file" in err

@@ -258,15 +258,14 @@ class Survey:
     def _prune(self) -> None:
         """Keep the rows with the smallest keys."""
         rows = pa.concat_tables(self._samples)
-        parts, bounds = [], []
-        for held, n in zip((False, True), self.n_kept, strict=True):
-            own = rows.filter(pc.equal(rows[_HELD], held))
-            if own.num_rows > n:
-                own = own.take(pc.select_k_unstable(own, n, [(_KEY, "ascending")]))
-            parts.append(own)
-            bounds.append(pc.max(own[_KEY]).as_py() if own.num_rows == n else 1.0)
+        keys, held = rows[_KEY].to_numpy(), rows[_HELD].to_numpy()
+        kept, bounds = np.zeros(len(keys), dtype=bool), []
+        for own, n in zip((~held, held), self.n_kept, strict=True):
+            full = own.sum() >= n
+            bounds.append(float(np.partition(keys[own], n - 1)[n - 1]) if full else 1.0)
+            kept |= own & (keys <= bounds[-1])
         self._bounds = bounds[0], bounds[1]
-        self._samples = [pa.concat_tables(parts).combine_chunks()]
+        self._samples = [rows.filter(kept).combine_chunks()]
 
 
 def survey_files(

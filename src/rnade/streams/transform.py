@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,46 @@ def transform_files(
     return Transformed(written, kept, n_rows)
 
 
+def write_parts(
+    folder: str | Path,
+    n_parts: int,
+    tables: Callable[[int], Iterable[pa.Table]],
+    mark: str | None,
+    *,
+    force: bool = False,
+) -> Transformed:
+    """Write files part-00000.parquet and so on, whole or not at all; those that are there stay.
+
+    Parameters
+    ----------
+    folder : path
+        Made if need be.
+    n_parts : int
+    tables : callable
+        Gives the tables of part i, one for each row group.
+    mark : str or None
+        Says how parts are made: those made otherwise are refused. None if no two are alike.
+    force : bool
+        Whether to replace files that are there.
+    """
+    os.makedirs(folder, exist_ok=True)
+    written, kept, n_rows = [], [], 0
+    for i in range(n_parts):
+        target = Path(folder) / f"part-{i:05d}.parquet"
+        own = b"" if mark is None else hashlib.sha256(f"{mark} {i}".encode()).hexdigest().encode()
+        if target.exists() and not force:
+            if mark is None or _made_from(target) != own:
+                raise TableError(
+                    f"{target} exists already, and is not of these draws: pass --force to"
+                    " overwrite it, or choose another folder."
+                )
+            kept.append(str(target))
+            continue
+        n_rows += _write_whole(target, tables(i), own)
+        written.append(str(target))
+    return Transformed(written, kept, n_rows)
+
+
 def _transform(
     files: DataFiles,
     target: Path,
@@ -110,9 +150,7 @@ def _transform(
     mark: bytes,
     on_rows: Callable[[int], None],
 ) -> int:
-    temporary = target.with_name(f".{target.name}.part")
-    writer: Any = None
-    try:
+    def tables() -> Iterator[pa.Table]:
         for group in files.groups:
             parts = []
             for batch in files.batches(group):
@@ -121,18 +159,30 @@ def _transform(
                 except ValueError as error:
                     raise TableError(f"{files.where(group)}: {error}") from error
                 on_rows(batch.num_rows)
-            table = pa.concat_tables(parts)
+            yield pa.concat_tables(parts)
+
+    return _write_whole(target, tables(), mark)
+
+
+def _write_whole(target: Path, tables: Iterable[pa.Table], mark: bytes) -> int:
+    """Write tables as the row groups of a file, under another name until it is complete."""
+    temporary = target.with_name(f".{target.name}.part")
+    writer: Any = None
+    n_rows = 0
+    try:
+        for table in tables:
+            table = table.replace_schema_metadata({_MARK: mark})
             if writer is None:
-                schema = table.schema.with_metadata({_MARK: mark})
-                writer = pq.ParquetWriter(temporary, schema)
-            writer.write_table(table.replace_schema_metadata({_MARK: mark}))
+                writer = pq.ParquetWriter(temporary, table.schema)
+            writer.write_table(table)
+            n_rows += table.num_rows
         writer.close()
         os.replace(temporary, target)
     finally:
         if writer is not None:
             writer.close()
         temporary.unlink(missing_ok=True)
-    return files.n_rows
+    return n_rows
 
 
 def _mark(mark: str, path: str) -> bytes:
