@@ -96,12 +96,13 @@ def processes() -> str:
 def scoring() -> str:
     """Rows scored per second."""
     found = record()["scoring"]["rows"]
-    here, there = (next(row for row in found if row["from"] == how) for how in ("memory", "files"))
+    here = rate(found, **{"from": "memory"})
+    files = [row for row in found if row["from"] == "files"]
+    n, seconds = (sum(row[name] for row in files) for name in ("rows", "seconds"))
     return (
-        f"In memory: {here['rows_per_second']:,.0f} rows per second. From Parquet to Parquet:"
-        f" {there['rows']:,} rows in {there['seconds'] / 60:.1f} minutes,"
-        f" {there['rows_per_second']:,.0f} per second, {there['share_of_memory']:.0%} of that,"
-        " with starting the program and loading the model.\n"
+        f"In memory: {here:,.0f} rows per second. From Parquet to Parquet: {n:,} rows in"
+        f" {seconds / 60:.1f} minutes, {n / seconds:,.0f} per second, {n / seconds / here:.0%} of"
+        " that, with starting the program and loading the model.\n"
     )
 
 

@@ -129,3 +129,25 @@ def test_without_ray_it_is_told_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install 'rnade\[ray\]'"):
         check_engine("ray")
+
+
+def test_processes_of_rays_torch_trainer_train_one_model(cluster, rows, tmp_path):
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    def fitted(config=None):
+        from rnade.parallel import rank, ranks
+
+        with ranks():
+            model = RNADE(epochs=3, questions=False, random_state=0).fit(rows)
+            (tmp_path / f"score{rank()}").write_text(repr(model.held_out_score().mean))
+
+    fitted()
+    alone = float((tmp_path / "score0").read_text())
+    TorchTrainer(
+        fitted,
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(storage_path=str(tmp_path / "runs")),
+    ).fit()
+    scores = [float((tmp_path / f"score{rank}").read_text()) for rank in range(2)]
+    assert scores[0] == scores[1] == pytest.approx(alone, abs=1e-3)

@@ -151,7 +151,12 @@ class DataFiles:
                 ) from None
 
     def batches(
-        self, group: RowGroup, columns: Sequence[str] | None = None, skip: int = 0
+        self,
+        group: RowGroup,
+        columns: Sequence[str] | None = None,
+        skip: int = 0,
+        *,
+        size: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
         """Read a row group, so many rows at a time.
 
@@ -162,6 +167,8 @@ class DataFiles:
             Names of those to read; all by default.
         skip : int
             Rows to leave out at the start.
+        size : int
+            Rows at a time.
         """
         constants = self._files[group.file].constants
         wanted = columns if columns is None else [n for n in columns if n not in constants]
@@ -171,7 +178,7 @@ class DataFiles:
                 raise self._changed(group)
             try:
                 batches = file.iter_batches(
-                    BATCH_ROWS, row_groups=[group.index], columns=wanted, use_threads=False
+                    size, row_groups=[group.index], columns=wanted, use_threads=False
                 )
                 for batch in batches:
                     seen += len(batch)

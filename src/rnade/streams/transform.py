@@ -14,6 +14,8 @@ from rnade.exceptions import TableError
 from rnade.streams.files import DataFiles, find_paths
 from rnade.streams.spool import opened
 
+# Rows that are worked on at a time: few take longer, and more take memory.
+ROWS_AT_A_TIME = 2**17
 # In the metadata of a file that was written: from what it was made.
 _MARK = b"rnade"
 
@@ -153,7 +155,7 @@ def _transform(
     def tables() -> Iterator[pa.Table]:
         for group in files.groups:
             parts = []
-            for batch in files.batches(group):
+            for batch in files.batches(group, size=ROWS_AT_A_TIME):
                 try:
                     parts.append(function(batch))
                 except ValueError as error:
@@ -173,7 +175,9 @@ def _write_whole(target: Path, tables: Iterable[pa.Table], mark: bytes) -> int:
         for table in tables:
             table = table.replace_schema_metadata({_MARK: mark})
             if writer is None:
-                writer = pq.ParquetWriter(temporary, table.schema)
+                # Dictionaries of numbers that are all different take time, and no less room.
+                texts = [f.name for f in table.schema if not pa.types.is_floating(f.type)]
+                writer = pq.ParquetWriter(temporary, table.schema, use_dictionary=texts)
             writer.write_table(table)
             n_rows += table.num_rows
         writer.close()
