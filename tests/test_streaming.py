@@ -231,6 +231,8 @@ def test_bad_input(tmp_path):
         RNADE(memory="lots").fit(tmp_path)
     with pytest.raises(ValueError, match=r"score_fitted, fit_predict\) are for tables that fit"):
         RNADE().fit_predict(tmp_path)
+    with pytest.raises(ValueError, match="retrain=True, which trains again on all rows"):
+        RNADE(retrain=True).fit(tmp_path)
     few = tmp_path / "few"
     few.mkdir()
     write(few, table.slice(0, 600), n_files=1)

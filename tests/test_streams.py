@@ -2,6 +2,7 @@
 
 import datetime
 import random
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -356,3 +357,37 @@ def test_the_digest_tells_data_apart(folder):
         table.set_column(1, "real", pa.array(real)), folder / "part1.parquet", row_group_size=4096
     )
     assert survey_files(open_files(folder), (10, 10), 0.2, seed=0).digest != before
+
+
+def test_columns_of_all_types_are_surveyed(tmp_path):
+    n, rng = 5000, np.random.default_rng(0)
+    cents = rng.integers(0, 10_000, n)
+    words = rng.choice(["x", "y", "z"], n)
+    table = pa.table(
+        {
+            "coded": pa.array(words).dictionary_encode(),
+            "price": pa.array([Decimal(int(c)) / 100 for c in cents], pa.decimal128(10, 2)),
+            "when": pa.array(cents, pa.timestamp("ms")),
+            "time": pa.array(cents.astype(np.int32), pa.time32("ms")),
+            "took": pa.array(cents, pa.duration("us")),
+            "raw": pa.array([bytes([c % 256]) for c in cents]),
+            "list": pa.array([[int(c)] for c in cents]),
+            "none": pa.nulls(n),
+        }
+    )
+    for i in range(2):
+        pq.write_table(table.slice(2500 * i, 2500), tmp_path / f"{i}.parquet", row_group_size=900)
+    files = open_files(tmp_path)
+    found = survey_files(files, (500, 100), 0.2, seed=0)
+    assert found.levels["coded"] == {"x", "y", "z"}
+    assert found.moments["price"].mean == pytest.approx(cents.mean() / 100)
+    for name in ("when", "time", "took"):
+        assert found.moments[name].mean == pytest.approx(cents.mean())
+    assert found.missing["none"] == n
+    assert set(found.sample()[0]["coded"].to_pylist()) == {"x", "y", "z"}
+    lists = table["list"].to_pylist()
+    lists[1234] = [-1]
+    other = table.set_column(6, "list", pa.array(lists))
+    pq.write_table(other.slice(0, 2500), tmp_path / "0.parquet", row_group_size=900)
+    changed = survey_files(open_files(tmp_path), (500, 100), 0.2, seed=0)
+    assert changed.digest != found.digest

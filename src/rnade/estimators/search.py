@@ -15,6 +15,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from rnade import parallel
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import AbstractAutoregressiveEstimator, Planned
@@ -144,7 +145,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
             raise unknown_name(self.refit, [str(r) for r in REFITS], "refit")
         positive_int(self.n_best, "n_best")
         base = self._base()
-        rng = make_rng(self.random_state)
+        rng = parallel.from_first(lambda: make_rng(self.random_state))
         candidates = self._candidates(base, rng)
         mixed = self._read(base, X)
         rows = base._encode(base._check_rows(X, fitting=True))

@@ -143,6 +143,11 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
             return self._fit_stream(files, memory)
 
     def _fit_stream(self, files: DataFiles, memory: int) -> Self:
+        if self.retrain:
+            raise ValueError(
+                "retrain=True, which trains again on all rows, is for tables that fit into memory."
+                " Raise `memory`, or leave retrain at False."
+            )
         if self._covers:
             raise ValueError(
                 "Scores of the fitted rows themselves (score_fitted, fit_predict) are for tables"
@@ -210,10 +215,8 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
         if self._stream is None or self._mixed:
             return standardiser, resolution
         moments = [self._stream.found.moments[str(name)] for name in self.feature_names_in_]
-        exact = Standardiser(
-            np.array([own.mean for own in moments]), np.array([own.scale for own in moments])
-        )
-        return exact, resolution
+        means, scales = zip(*[(own.mean, own.scale) for own in moments], strict=True)
+        return Standardiser(np.array(means), np.array(scales)), resolution
 
     def _fed(self, members: Sequence[Member], stage: str) -> list[Member]:
         stream = self._stream

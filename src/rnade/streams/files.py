@@ -221,7 +221,8 @@ class DataFiles:
     @cached_property
     def _places(self) -> list[str]:
         """Names of the files below the folder that they share."""
-        paths = [name.replace(os.sep, "/") for name in self.names]
+        own = (os.path.abspath(name) if os.path.exists(name) else name for name in self.names)
+        paths = [name.replace(os.sep, "/") for name in own]
         common = os.path.commonpath([os.path.dirname(path) for path in paths])
         return [path[len(common) :].lstrip("/") for path in paths]
 

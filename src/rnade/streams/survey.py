@@ -199,14 +199,11 @@ class Survey:
         ):
             self._add_levels(name, column, witness, digest)
             return
-        if pa.types.is_boolean(kind):
-            column = column.cast(pa.uint8())
-        elif pa.types.is_temporal(kind):
-            column = column.cast(pa.int64() if column.type.bit_width == 64 else pa.int32())
-        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            digest.update(str(column).encode())  # what no model takes
+        numbers = _as_numbers(column)
+        if numbers is None:  # what no model takes
+            digest.update(pa.record_batch([column], ["x"]).serialize())
             return
-        x = column.to_numpy(zero_copy_only=False)
+        x = numbers.to_numpy(zero_copy_only=False)
         digest.update(np.ascontiguousarray(x).view(np.uint8).data)
         x = x.astype(np.float64, copy=False)
         if n_missing:
@@ -266,6 +263,20 @@ class Survey:
             kept |= own & (keys <= bounds[-1])
         self._bounds = bounds[0], bounds[1]
         self._samples = [rows.filter(kept).combine_chunks()]
+
+
+def _as_numbers(column: pa.Array) -> pa.Array | None:
+    """A column of numbers, truth values, dates or times as numbers; None for others."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return column
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.uint8())
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_interval(kind) or not pa.types.is_temporal(kind):
+        return None
+    return column.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
 
 
 def survey_files(
