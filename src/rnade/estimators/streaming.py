@@ -56,7 +56,7 @@ class MemoryParameters:
 
     Parameters
     ----------
-    memory : str
+    memory : str, a size
         Memory that a fit to files (Parquet, CSV) may take, such as "2GB", beside what importing
         torch takes. A data set that does not fit is streamed: read once to measure its columns,
         then in minibatches from row groups in random order. Models of a streamed data set train

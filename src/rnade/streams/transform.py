@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,22 +171,30 @@ def _write_whole(target: Path, tables: Iterable[pa.Table], mark: bytes) -> int:
     """Write tables as the row groups of a file, under another name until it is complete."""
     temporary = target.with_name(f".{target.name}.part")
     writer: Any = None
-    n_rows = 0
-    try:
-        for table in tables:
-            table = table.replace_schema_metadata({_MARK: mark})
-            if writer is None:
-                # Dictionaries of numbers that are all different take time, and no less room.
-                texts = [f.name for f in table.schema if not pa.types.is_floating(f.type)]
-                writer = pq.ParquetWriter(temporary, table.schema, use_dictionary=texts)
-            writer.write_table(table)
-            n_rows += table.num_rows
-        writer.close()
-        os.replace(temporary, target)
-    finally:
-        if writer is not None:
+    n_rows, written = 0, None
+    # What is written and what is made next take turns on the disk and the processors.
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            for table in tables:
+                table = table.replace_schema_metadata({_MARK: mark})
+                if writer is None:
+                    # Dictionaries of numbers that are all different take time, and as much room.
+                    texts = [f.name for f in table.schema if not pa.types.is_floating(f.type)]
+                    writer = pq.ParquetWriter(temporary, table.schema, use_dictionary=texts)
+                if written is not None:
+                    written.result()
+                written = beside.submit(writer.write_table, table)
+                n_rows += table.num_rows
+            if written is not None:
+                written.result()
             writer.close()
-        temporary.unlink(missing_ok=True)
+            os.replace(temporary, target)
+        finally:
+            if writer is not None:
+                if written is not None:
+                    written.exception()  # is waited for
+                writer.close()
+            temporary.unlink(missing_ok=True)
     return n_rows
 
 
