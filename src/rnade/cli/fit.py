@@ -1,6 +1,5 @@
 """``rnade fit``: a table in, a model file out."""
 
-import glob
 import re
 import sys
 import warnings
@@ -47,9 +46,9 @@ def default_output(data: str) -> Path:
     'trips.rnade'
     """
     if names_several(data):
-        # The last folder that the pattern names in full.
-        fixed = data if Path(data).is_dir() else f"{glob.escape(data).partition('[')[0]}*"
-        folder = Path(fixed) if Path(data).is_dir() else Path(fixed).parent
+        # Of a pattern, the last folder that it names in full.
+        pattern = Path(f"{re.split(r'[*?[]', data)[0]}*")
+        folder = Path(data) if Path(data).is_dir() else pattern.parent
         return Path(f"{folder.name or 'model'}.rnade")
     name = "model" if data == "-" else re.sub(r"(?i)\.gz$", "", Path(data).name)
     return Path(f"{Path(name).stem}.rnade")
@@ -145,9 +144,8 @@ def _fit_any(
     **how: Any,
 ) -> "tuple[Any, Table | Frame | FileSet]":
     """Fit a model to a file that is read at once, or to files; give it and what was read."""
-    if not (
-        names_several(data) or (model == "rnade" and is_too_large(data, settings.get("memory")))
-    ):
+    too_large = model == "rnade" and is_too_large(data, settings.get("memory"))
+    if not (names_several(data) or too_large):
         return fitted(
             data, model=model, ensemble=ensemble, search=search, settings=settings, **how
         )
