@@ -7,6 +7,7 @@ import textwrap
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -139,6 +140,20 @@ def test_all_ways_to_name_the_files_are_the_same(tmp_path):
         for source in sources
     ]
     assert len(set(scores)) == 1
+
+
+def test_csv_files_are_streamed_too(tmp_path):
+    table = mixed(30_000)
+    for i in range(2):
+        pacsv.write_csv(table.slice(15_000 * i, 15_000), tmp_path / f"{i}.csv")
+    settings = {"n_hidden": 16, "n_layers": 1, "random_state": 0, **SOME}
+    model, again = (RNADE(**settings).fit(tmp_path / "*.csv") for _ in range(2))
+    assert model.data_["files"] == 2
+    assert [c.kind for c in model.schema_.columns] == ["category", "real", "integer", "category"]
+    assert model.schema_.columns[0].missing > 0
+    # The same, though the Parquet files between were written to other folders.
+    assert model.data_["digest"] == again.data_["digest"]
+    assert model.held_out_score() == again.held_out_score()
 
 
 def test_files_that_fit_are_read_at_once(tmp_path, monkeypatch):
