@@ -73,7 +73,9 @@ def memory() -> str:
 
 def processes() -> str:
     """Speed-up with processes, and the share of the time that adding gradients up takes."""
-    found = record()["processes"]["rows"]
+    found = record().get("processes", {"rows": []})["rows"]
+    if not found:
+        return "Not measured yet.\n"
     lines = []
     for batch in sorted({row["batch"] for row in found}):
         own = [row for row in found if row["batch"] == batch]
@@ -116,7 +118,7 @@ def exchange(parameters: int, gpus: int) -> float:
 
 
 def reckoned(parameters: int, gpus: int, n_rows: float) -> tuple[float, str]:
-    """Seconds of the first pass and one of training, and what takes longest in training."""
+    """Seconds of the first pass and one of training, and what takes longest of all."""
     step = next(
         row
         for row in load(RESULTS / "h200.json")["kernels"]["rows"]
@@ -125,15 +127,15 @@ def reckoned(parameters: int, gpus: int, n_rows: float) -> tuple[float, str]:
     limits = load(RESULTS / "h200.json")["kernels"]["limits"]
     flops = step["share_of_product_rate"] * limits["product_flops"]
     rows = record()["training"]["rows"]
-    times = {
-        "computing": ROWS_OF_A_GPU * 6 * parameters / flops,
-        "reading": ROWS_OF_A_GPU * reading_seconds(rows),
-        "adding up": exchange(parameters, gpus),
-    }
-    # Reading, computing and adding up one after the other, as it is done.
     updates = n_rows / (ROWS_OF_A_GPU * gpus)
-    first_pass = n_rows / gpus / rate(rows, work="survey")
-    return first_pass + updates * sum(times.values()), max(times, key=lambda name: times[name])
+    # One after the other, as it is done.
+    times = {
+        "first pass": n_rows / gpus / rate(rows, work="survey"),
+        "computing": updates * ROWS_OF_A_GPU * 6 * parameters / flops,
+        "reading": updates * ROWS_OF_A_GPU * reading_seconds(rows),
+        "adding up": updates * exchange(parameters, gpus),
+    }
+    return sum(times.values()), max(times, key=lambda name: times[name])
 
 
 def reading_seconds(rows: list[Row]) -> float:

@@ -34,4 +34,6 @@ def test_more_gpus_take_less_time_where_there_is_work(monkeypatch):
     few, many = (scale_page.reckoned(10**6, gpus, 1e10)[0] for gpus in (1, 64))
     assert many < few / 20
     assert scale_page.reckoned(100, 1, 1e6)[1] == "reading"
+    rows[3]["rows_per_second"] = 1e5
+    assert scale_page.reckoned(100, 1, 1e6)[1] == "first pass"
     assert scale_page.reckoned(10**9, 1, 1e6)[1] == "computing"
