@@ -573,15 +573,21 @@ def test_bad_rows_are_told_what_and_where(name):
     ("X", "message"),
     [
         (scipy.sparse.csr_matrix(np.eye(3)), "Sparse data was passed"),
-        ("wine.csv", "Expected X to be a table of numbers; got str"),
         ({"a": [1, 2]}, "Expected X to be a table of numbers; got dict"),
         (np.array([[object(), 1.0], [2.0, 3.0]]), "float"),
     ],
-    ids=["sparse", "path", "dict", "objects"],
+    ids=["sparse", "dict", "objects"],
 )
 def test_bad_types_are_refused(X, message):
     with pytest.raises(TypeError, match=message):
         RNADE(**ONE).fit(X)
+
+
+def test_paths_are_for_estimators_that_read_files():
+    with pytest.raises(ValueError, match=r"There is no file wine\.csv"):
+        RNADE(**ONE).fit("wine.csv")
+    with pytest.raises(TypeError, match="Expected X to be a table of numbers; got str"):
+        Gaussian().fit("wine.csv")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,10 @@ class CheckpointError(RnadeError, ValueError):
     """A checkpoint is damaged, or of another run. It is never overwritten."""
 
 
+class RankLostError(RnadeError, RuntimeError):
+    """A process that trained with this one was lost, so that training could not go on."""
+
+
 class SpikeWarning(UserWarning):
     """Repeated values, or columns that follow from others: a density can spike without bound."""
 

@@ -104,6 +104,15 @@ def job_bar(
 
 
 @contextmanager
+def rows_bar(
+    description: str, n_rows: int | None, *, shown: bool
+) -> Iterator[Callable[[int], None]]:
+    """Give a function to call with the number of rows that were read, or scored, since."""
+    with _bar(description, "rows", shown=shown, total=n_rows) as update:
+        yield lambda n: update(advance=n)
+
+
+@contextmanager
 def bank_bar(description: str, *, shown: bool) -> Iterator[Callable[[Bank], None] | None]:
     """Give a function to call with a bank after each epoch, or None if nothing is `shown`.
 

@@ -49,6 +49,7 @@ _add(
     "rnade fit wine.csv",
     "rnade fit sales.csv --exclude year --weight n --missing drop -o s.rnade",
     'rnade fit houses.csv --kind zip=category --na "-,999"',
+    "rnade fit 'trips/*.parquet' --memory 2GB",
     "rnade fit bits.parquet --model nade --n-hidden 100 --epochs 50",
     more=settings_parameters(SETTINGS),
 )
@@ -64,6 +65,7 @@ _add(
     "rnade score wine.rnade new.csv --level 0.01 --id bottle",
     "rnade score wine.rnade new.csv -o scores.parquet",
     "rnade score wine.rnade new.csv --json",
+    "rnade score trips.rnade 'trips/*.parquet' -o scores/",
 )
 _add(
     sample,

@@ -12,6 +12,7 @@ import typer
 
 from rnade.checks import unknown_name
 from rnade.cli import options
+from rnade.cli.files import FileSet, fit_files, is_too_large, names_several
 from rnade.cli.kinds import MOST_NOTES, in_our_words, infer, parse_kinds, tell_kinds
 from rnade.cli.settings import DEFAULTS, Setting, declared_settings, value_of
 from rnade.cli.terminal import counted, note, print_json
@@ -41,7 +42,14 @@ def default_output(data: str) -> Path:
 
     >>> default_output("data/wine.csv.gz").name, default_output("-").name
     ('wine.rnade', 'model.rnade')
+    >>> default_output("trips/*.parquet").name
+    'trips.rnade'
     """
+    if names_several(data):
+        # Of a pattern, the last folder that it names in full.
+        pattern = Path(f"{re.split(r'[*?[]', data)[0]}*")
+        folder = Path(data) if Path(data).is_dir() else pattern.parent
+        return Path(f"{folder.name or 'model'}.rnade")
     name = "model" if data == "-" else re.sub(r"(?i)\.gz$", "", Path(data).name)
     return Path(f"{Path(name).stem}.rnade")
 
@@ -96,25 +104,60 @@ def fit(
     each column holds is found by its type, or given by --kind. Constant columns, row numbers, ids
     and free text are left out, and named; --columns chooses the columns instead. Models other than
     rnade and fvbn take numeric columns only.
+
+    DATA may also be a folder, or a quoted pattern such as 'data/*.parquet', of files with the same
+    columns. Files that do not fit into --memory are streamed.
     """
     from rnade.tables import check_destination
 
     path = Path(output) if output is not None else default_output(data)
     check_destination(path, force=force, inputs=[data])
-    estimator, table = fitted(
-        data,
-        model=model,
-        ensemble=ensemble,
-        search=search,
-        exclude=exclude,
-        kind=kind,
-        weight=weight,
-        reading=reading,
-        quiet=quiet,
-        settings=settings,
-    )
-    estimator.save(path, overwrite=force)
-    _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
+    from rnade.parallel import rank, ranks
+
+    with ranks():
+        first = rank() == 0
+        quiet = quiet or not first
+        estimator, table = _fit_any(
+            data,
+            model=model,
+            ensemble=ensemble,
+            search=search,
+            settings=settings,
+            exclude=exclude,
+            kind=kind,
+            weight=weight,
+            reading=reading,
+            quiet=quiet,
+        )
+        if first:
+            estimator.save(path, overwrite=force)
+            _summarise(estimator, table, path, quiet=quiet, as_json=as_json)
+
+
+def _fit_any(
+    data: str,
+    *,
+    model: str,
+    ensemble: bool | None,
+    search: bool,
+    settings: Mapping[str, Any],
+    **how: Any,
+) -> "tuple[Any, Table | Frame | FileSet]":
+    """Fit a model to a file that is read at once, or to files; give it and what was read."""
+    too_large = model == "rnade" and is_too_large(data, settings.get("memory"))
+    if not (names_several(data) or too_large):
+        return fitted(
+            data, model=model, ensemble=ensemble, search=search, settings=settings, **how
+        )
+    if model != "rnade" or search:
+        raise ValueError(
+            "Several files, and those larger than --memory, are for --model rnade, without"
+            " --search."
+        )
+    chosen = _settings(model, settings)
+    estimator = _make(model, chosen, ensemble=ensemble, search=False, quiet=how["quiet"])
+    table = fit_files(estimator, data, **how)
+    return _with_origin(estimator, table), table
 
 
 def fitted(
@@ -162,12 +205,16 @@ def fitted(
     if search:
         note(f"best settings: {estimator.best_params_}", quiet=quiet)
         estimator = estimator.best_estimator_
+    return _with_origin(estimator, table), table
+
+
+def _with_origin(estimator: Any, table: "Table | Frame | FileSet") -> Any:
     estimator.origin_ = {
         "source": Path(table.source).name,
         "left_out": dict(table.left_out),
         "dropped_rows": table.dropped_rows,
     }
-    return estimator, table
+    return estimator
 
 
 def _read_numbers(
@@ -338,7 +385,7 @@ def say_notes(table: "Table | Frame", *, quiet: bool) -> None:
 
 
 def _summarise(
-    estimator: Any, table: "Table | Frame", path: Path, *, quiet: bool, as_json: bool
+    estimator: Any, table: "Table | Frame | FileSet", path: Path, *, quiet: bool, as_json: bool
 ) -> None:
     held_out = estimator.held_out_score()
     kind = type(estimator).__name__

@@ -8,6 +8,7 @@ import typer
 
 from rnade.cli import options
 from rnade.cli.kinds import MOST_NOTES, errors_in_our_words
+from rnade.cli.many_files import into_folder, refuse, writes_folder
 from rnade.cli.score import read_for
 from rnade.cli.terminal import counted, note, print_json
 
@@ -64,7 +65,16 @@ def impute(
     in their places, and no other cell changes; missing cells of columns that are not in the model
     stay missing. A CSV file keeps its separator, and numbers, booleans and levels are filled in as
     the file writes them.
+
+    DATA may also be a folder, or a quoted pattern such as 'data/*.parquet', with a folder as -o:
+    then each file is filled in bounded memory and written as a Parquet file. Files that are
+    complete are kept when the command is run again.
     """
+    if writes_folder(data, output):
+        refuse({"--draws": draws, **{f"--{n}": v for n, v in vars(layout).items()}})
+        chosen = str(how or How.mean)
+        impute_files(model, data, output, chosen, random_state, device, force, quiet, as_json)
+        return
     import numpy as np
     import pyarrow as pa
 
@@ -105,6 +115,46 @@ def impute(
     for name in rewritten:
         note(f"dates of column {name!r} are rewritten as 2020-12-31", quiet=quiet)
     note(_told(counts, frame.n_rows), quiet=quiet)
+
+
+def impute_files(
+    model: str,
+    data: str,
+    output: str,
+    how: str,
+    random_state: int | None,
+    device: str,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Fill each file of a data set into a folder."""
+    from rnade import load
+    from rnade.cli.given import prepared
+
+    estimator = prepared(load(model, device=device))
+
+    def filled(table: Any) -> Any:
+        known = table.select(
+            [name for name in estimator.schema_.inputs if name in table.schema.names]
+        )
+        found = estimator.impute(known, how, random_state=random_state)
+        for name in found.column_names:
+            column = found[name].cast(table.schema.field(name).type, safe=False)
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+        return table
+
+    into_folder(
+        data,
+        output,
+        filled,
+        model=model,
+        settings=[how, random_state],
+        what="Filling",
+        force=force,
+        quiet=quiet,
+        as_json=as_json,
+    )
 
 
 def _gaps(schema: "Schema", frame: "Frame") -> "tuple[pa.Table, dict[str, Any]]":

@@ -41,6 +41,7 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
         "columns": names or [f"x{d}" for d in range(1, stored["n_columns"] + 1)],
         "has_column_names": names is not None,
         "n_rows": stored["n_rows"],
+        "data": stored.get("fitted", {}).get("data_"),
         "held_out": vars(held_out),
         "p_values": {"n_rows": len(calibration.scores), "smallest": calibration.smallest},
         "training": {
@@ -64,6 +65,12 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
     shown = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
     settings = ", ".join(f"{name}={value}" for name, value in described["settings"].items())
     print(f"{described['class']}, fitted to {counted(described['n_rows'], 'row')}")
+    if data := described["data"]:
+        print(
+            f"streamed from {counted(data['files'], 'file')} with"
+            f" {counted(data['row_groups'], 'row group')}; columns measured on a sample of"
+            f" {counted(data['sampled_rows'], 'row')}"
+        )
     print(f"columns ({len(columns)}): {shown}")
     _print_table(described)
     print(f"held-out log-likelihood: {nats(held_out)}")

@@ -23,7 +23,7 @@ OFFERED: dict[str, dict[str, Setting]] = {
     "rnade": {
         name: setting
         for name, setting in SETTINGS["rnade"].items()
-        if name not in ("contamination", "score_fitted", "retrain", "recipe")
+        if name not in ("contamination", "score_fitted", "retrain", "recipe", "memory")
     }
 }
 # Rows that are shown unless others are asked for, and the level at which they are counted.

@@ -59,6 +59,10 @@ def reproduce(
         ),
     ] = "refuse",
     device: Device = "auto",
+    engine: Annotated[
+        Literal["local", "ray"],
+        typer.Option(help="Where banks of models train: here, or in parts on a Ray cluster."),
+    ] = "local",
     zoran_weiss: Annotated[
         Path | None,
         typer.Option(help="MATLAB file of Zoran and Weiss's mixture, for its row of table2."),
@@ -82,6 +86,7 @@ def reproduce(
     from rnade.reproduce.core.experiment import Choice, Context
     from rnade.reproduce.core.layout import to_json, to_markdown
     from rnade.reproduce.core.runner import RecordFile
+    from rnade.training.engines import bank_engine
 
     experiment = get_experiment(name)
     sound = SpeechFolder(timit or speech, split_by, on_bad_file)
@@ -92,7 +97,8 @@ def reproduce(
     if not report_only:
         store = DataStore(data_dir)
         context = Context(store, resolve_device(device), folder, zoran_weiss, sound)
-        _run(experiment, records, context, choice, quiet=quiet)
+        with bank_engine(engine):
+            _run(experiment, records, context, choice, quiet=quiet)
     tables, missing, written = _report(experiment, records, choice, folder)
     if missing:
         note(f"{missing} jobs have no record yet; their cells are empty", quiet=quiet)

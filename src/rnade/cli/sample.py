@@ -7,7 +7,8 @@ import typer
 
 from rnade.cli import options
 from rnade.cli.conditions import Interval, parse_conditions, write_value
-from rnade.cli.terminal import note, print_json
+from rnade.cli.many_files import refuse, writes_folder
+from rnade.cli.terminal import counted, note, print_json
 
 
 def sample(
@@ -37,16 +38,21 @@ def sample(
 
     With --given, all rows have certain values, or values in certain intervals, and the other
     columns are drawn given these.
+
+    With a folder as -o (synthetic/), rows are drawn in bounded memory into Parquet files of a
+    million rows. With --random-state, files that are complete are kept when the command is run
+    again.
     """
+    if writes_folder("", output):
+        refuse({"--given": given})
+        sample_files(model, n_samples, output, random_state, device, force, quiet, as_json)
+        return
     from rnade.tables import check_destination, rows_of, table_format, write_table
 
     table_format(output)
     check_destination(output, force=force, inputs=[model])
     conditions = parse_conditions(given or [])
-    import pyarrow as pa
-
     from rnade import load
-    from rnade.columns.names import column_names
 
     estimator: Any = load(model, device=device)
     if conditions:
@@ -57,13 +63,7 @@ def sample(
             rows = estimator.sample_values(n_samples, random_state=random_state, given=known)
     else:
         rows = estimator.sample_values(n_samples, random_state=random_state)
-    schema = getattr(estimator, "schema_", None)
-    if schema is not None:
-        # Whatever frame was fitted: to write a file takes no other library.
-        frame = "pyarrow"
-        table = replace(schema, frame=frame).decode(rows)
-    else:
-        table = pa.table(dict(zip(column_names(estimator), rows.T, strict=True)))
+    table = _as_table(estimator, rows)
     weighted = sum(isinstance(condition.value, Interval) for condition in conditions) > 1
     if weighted:
         note("several intervals are given: rows are kept by weights, not exactly", quiet=quiet)
@@ -80,3 +80,61 @@ def sample(
                 **({"output": output} if in_file else {"rows": rows_of(table)}),
             }
         )
+
+
+# Rows of a file, and of a row group, which are drawn together.
+FILE_ROWS, GROUP_ROWS = 1_000_000, 50_000
+
+
+def sample_files(
+    model: str,
+    n_samples: int,
+    output: str,
+    random_state: int | None,
+    device: str,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Draw rows into the files of a folder."""
+    import hashlib
+    from pathlib import Path
+
+    import numpy as np
+
+    from rnade import load
+    from rnade.streams.transform import write_parts
+
+    estimator: Any = load(model, device=device)
+    digest = hashlib.sha256(Path(model).read_bytes()).hexdigest()
+    n_files = -(-n_samples // FILE_ROWS)
+    mark = None if random_state is None else f"{digest} {random_state} {n_samples}"
+
+    def tables(i: int) -> Any:
+        left = min(FILE_ROWS, n_samples - i * FILE_ROWS)
+        # A seed of its own for each file, so that a file can be drawn without those before it.
+        rng = np.random.RandomState(None if random_state is None else [random_state, i])
+        for start in range(0, left, GROUP_ROWS):
+            rows = estimator.sample_values(min(GROUP_ROWS, left - start), random_state=rng)
+            yield _as_table(estimator, rows)
+
+    done = write_parts(output, n_files, tables, mark, force=force)
+    if as_json:
+        print_json({"n_rows": n_samples, "written": done.written, "kept": done.kept})
+        return
+    kept = f"; {counted(len(done.kept), 'file')} of an earlier run kept" if done.kept else ""
+    files = counted(len(done.written), "file")
+    note(f"wrote {counted(done.n_rows, 'row')} to {files} in {output}{kept}", quiet=quiet)
+
+
+def _as_table(estimator: Any, rows: Any) -> Any:
+    """Rows of a model as an Arrow table in the types of its columns."""
+    import pyarrow as pa
+
+    from rnade.columns.names import column_names
+
+    schema = getattr(estimator, "schema_", None)
+    if schema is not None:
+        # Whatever frame was fitted: to write a file takes no other library.
+        return replace(schema, frame="pyarrow").decode(rows)
+    return pa.table(dict(zip(column_names(estimator), rows.T, strict=True)))

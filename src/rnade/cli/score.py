@@ -8,6 +8,7 @@ import typer
 from rnade.cli import options
 from rnade.cli.fit import nats, say_notes
 from rnade.cli.kinds import errors_in_our_words, sorts_of, with_marks, without_gaps
+from rnade.cli.many_files import into_folder, refuse, writes_folder
 from rnade.cli.reasons import (
     Fdr,
     Id,
@@ -57,7 +58,16 @@ def score(
 
     Of models of tables with columns of any kind, missing cells are allowed: a row counts by the
     cells that it has, and a level that was not in the fitted table has a low probability.
+
+    DATA may also be a folder, or a quoted pattern such as 'data/*.parquet', with a folder as -o:
+    then each file is scored in bounded memory and written as a Parquet file with log_density and
+    p_value beside its columns (or beside --id alone). Files that are complete are kept when the
+    command is run again.
     """
+    if writes_folder(data, output):
+        refuse({"--top": top, "--level": level, "--fdr": fdr, "--weight": weight})
+        score_files(model, data, output, id_column, device, force, quiet, as_json)
+        return
     from rnade.tables import check_destination, rows_of, table_format, write_table
 
     kind = table_format(output)
@@ -96,6 +106,44 @@ def score(
         print_json({"summary": summary, **rows})
     else:
         note(f"mean log density {nats(mean)}", quiet=quiet)
+
+
+def score_files(
+    model: str,
+    data: str,
+    output: str,
+    id_column: str | None,
+    device: str,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Score each file of a data set into a folder."""
+    import numpy as np
+
+    from rnade import load
+
+    estimator: Any = load(model, device=device)
+    keep = None if id_column is None else [id_column]
+    total = np.zeros(2)
+
+    def scored(table: Any) -> Any:
+        found = estimator.score_table(table, keep=keep)
+        total[:] += found["log_density"].to_numpy().sum(), found.num_rows
+        return found
+
+    into_folder(
+        data,
+        output,
+        scored,
+        model=model,
+        settings=keep,
+        what="Scoring",
+        force=force,
+        quiet=quiet,
+        as_json=as_json,
+        summary=lambda: {"mean": float(total[0] / total[1]) if total[1] else None},
+    )
 
 
 def _say_empty(seen: Any, *, quiet: bool) -> None:

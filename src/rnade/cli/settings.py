@@ -171,7 +171,11 @@ def metavar(kind: str) -> str:
     ('INT', '[relu|sigmoid]', '[auto|FLOAT]')
     """
     words = re.findall(r'"([^"]+)"', kind)
-    types = [name.upper() for name in ("int", "float", "path") if re.search(rf"\b{name}\b", kind)]
+    types = [
+        name.upper()
+        for name in ("int", "float", "path", "size")
+        if re.search(rf"\b{name}\b", kind)
+    ]
     if "permutation" in kind:
         types.append("NUMBERS")
     if not words:

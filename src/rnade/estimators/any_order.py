@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -68,8 +68,9 @@ class AbstractAnyOrderEstimator(
     """
 
     questions_network_: dict[str, Any] | None = None
+    _stream: Any = None  # the data set in files that is being fitted, if it is streamed
     score_fitted: bool
-    _kept = ("members_", "network_", "questions_network_")
+    _kept: ClassVar[tuple[str, ...]] = ("members_", "network_", "questions_network_")
     module_: Any
     n_components: int
     n_hidden: int
@@ -99,7 +100,7 @@ class AbstractAnyOrderEstimator(
         if not self._mixed:
             return super()._train(training, held_out, seed, target)
         assert held_out is not None
-        few = len(training.x) < FEWEST_ROWS_TO_FOLD
+        few = len(training.x) < FEWEST_ROWS_TO_FOLD or self._stream is not None
         columns, plan, members = self.make_table_members(
             training, held_out if few else None, seed, cover=self._covers
         )
@@ -169,7 +170,8 @@ class AbstractAnyOrderEstimator(
             n_components=self.n_components,
             n_hidden=self._if_chosen("n_hidden"),
             n_layers=self._if_chosen("n_layers"),
-            n_networks=None if isinstance(self.ensemble, str) else 1,
+            # Of a streamed data set one network learns from all that passes by.
+            n_networks=None if isinstance(self.ensemble, str) and self._stream is None else 1,
             cover=cover,
         )
         if held_out is not None and not cover:
@@ -195,7 +197,7 @@ class AbstractAnyOrderEstimator(
         seed: int,
         device: torch.device,
     ) -> CoarseModule | None:
-        if self.ensemble is None or self.recipe == "paper":
+        if self.ensemble is None or self.recipe == "paper" or self._stream is not None:
             return None
         columns = self.schema_.columns if self._mixed and self.schema_ is not None else ()
         categories = [d for d, column in enumerate(columns) if column.kind == "category"]

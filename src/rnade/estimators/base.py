@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Generator
 
+from rnade import parallel
 from rnade.batch import Batch
 from rnade.columns import Resolution
 from rnade.estimators.density import AbstractDensityEstimator
@@ -97,11 +98,20 @@ class AbstractTrainedEstimator(TrainingParameters, AbstractDensityEstimator):
             patience=self.patience,
         ).with_changes(**changes)
 
+    @property
+    def _is_shown(self) -> bool:
+        """Whether to draw bars: of several processes, the first one does."""
+        return self.verbose > 0 and parallel.rank() == 0
+
+    def _fed(self, members: Sequence[Member], stage: str) -> list[Member]:
+        """Members with the sources of their minibatches; those of a streamed data set differ."""
+        return list(members)
+
     def _trained_bank(self, members: Sequence[Member], stage: str = "train") -> Bank:
         """Train members as a bank, with a bar and checkpoints of their own in each stage."""
         folder = None if self.checkpoint is None else Path(self.checkpoint) / stage
-        bank = Bank(members, checkpoint=folder)
-        with bank_bar(STAGES[stage], shown=self.verbose > 0) as on_epoch:
+        bank = Bank(self._fed(members, stage), checkpoint=folder)
+        with bank_bar(STAGES[stage], shown=self._is_shown) as on_epoch:
             bank.advance(on_epoch=on_epoch)
         if bank.interrupted:
             warn_caller(

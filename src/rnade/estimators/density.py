@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from rnade import parallel
 from rnade.batch import Batch
 from rnade.checks import number_between, unknown_name
 from rnade.columns import Resolution, Standardiser
@@ -106,10 +107,9 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
                 )
         warn_of_few_rows(len(X))
         self.standardiser_, self.resolution_ = self._prepare(X, weights)
-        rng = make_rng(self.random_state)
-        shuffled = rng.permutation(len(X)).astype(np.int64)
-        n_held_out = min(len(X) - 1, max(1, round(fraction * len(X))))
-        held_out, training = shuffled[:n_held_out], shuffled[n_held_out:]
+        # Processes that train together agree on a fresh seed too.
+        rng = parallel.from_first(lambda: make_rng(self.random_state))
+        held_out, training = self._split(len(X), fraction, rng)
         rows = self._as_batch(X, weights, device, dtype)
 
         def some(at: NDArray[np.int64]) -> Batch:
@@ -145,6 +145,14 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             self._train_beside(X, weights, training, held_out, seed, device)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
         return self
+
+    def _split(
+        self, n_rows: int, fraction: float, rng: np.random.RandomState
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places of the rows to hold out and of those to train on, in random order."""
+        shuffled = rng.permutation(n_rows).astype(np.int64)
+        n_held_out = min(n_rows - 1, max(1, round(fraction * n_rows)))
+        return shuffled[:n_held_out], shuffled[n_held_out:]
 
     def _left_out(self, training: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], Models]]:
         """Which training rows some models of an average have left out, and which models did.

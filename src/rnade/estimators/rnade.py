@@ -6,11 +6,11 @@ from typing import Any
 from torch import Generator
 
 from rnade.columns import Resolution
-from rnade.estimators.any_order import AbstractAnyOrderEstimator
 from rnade.estimators.base import Planned
 from rnade.estimators.kinds import MOST_ORDERS, Kind, check_effort, choose_kinds
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
+from rnade.estimators.streaming import AbstractStreamingEstimator
 from rnade.families import make_family
 from rnade.nn import DecorrelatedModule, RNADEModule
 from rnade.training import Recipe
@@ -36,7 +36,7 @@ CELLS_OF_ONE_ORDER = 450_000
 
 
 @estimator
-class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
+class RNADE(RoundingParameters, AbstractStreamingEstimator):
     r"""Real-valued neural autoregressive density estimator.
 
     Models the density of a row as a product of one-dimensional mixtures, each computed from the
@@ -93,6 +93,7 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
     {TableParameters}
     {QuestionParameters}
     {RoundingParameters}
+    {MemoryParameters}
     {AutoregressiveParameters}
 
     Attributes
@@ -134,6 +135,10 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
         Rows fitted, held-out rows included.
     fitted_rows_ : FittedRows
         Which rows were held out, each column's range, and a digest to know the table again.
+    data_ : dict or None
+        Of a data set in files that was streamed: its rows, row groups and digest, and the rows of
+        the sample by which quantiles, atoms and pairs of columns were measured. `fit_scores_` and
+        `fit_pvalues_` are then None.
     fit_seconds_ : float
 
     References
@@ -189,7 +194,9 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
         if self.ensemble is None or (self.ensemble == "auto" and self.recipe == "paper"):
             return [Planned("raster" if automatic else self.order)]
         # A table too small to give every fold rows has its held-out rows stop all models.
-        n_folds = N_FOLDS if n_rows >= FEWEST_ROWS_TO_FOLD else None
+        # So do those of a streamed data set, all of whose other rows may be trained on.
+        in_folds = n_rows >= FEWEST_ROWS_TO_FOLD and self._stream is None
+        n_folds = N_FOLDS if in_folds else None
         kinds = self._kinds(n_rows, n_dimensions, device)
         most, orders, share = max(kind.n_orders for kind in kinds), 0, 1.0
         if self._covers:
@@ -219,7 +226,9 @@ class RNADE(RoundingParameters, AbstractAnyOrderEstimator):
             return [Kind("models as given", dict(s), n_orders) for s in self.ensemble]
         usual = {name: getattr(self, name) for name in ("n_hidden", "n_components", "n_layers")}
         chosen = {n: v for n in CHOSEN_BY_KINDS if (v := self._if_chosen(n)) is not None}
-        return choose_kinds(n_rows, n_dimensions, device, self.effort, usual, chosen)
+        # Kinds that pass over a data set in files one after the other would take as many passes.
+        effort = self.effort if self._stream is None else "fast"
+        return choose_kinds(n_rows, n_dimensions, device, effort, usual, chosen)
 
     def _shortened(self, changes: Mapping[str, Any], share: float) -> dict[str, Any]:
         """Changes that train a model for a share of its epochs too."""

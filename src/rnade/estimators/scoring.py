@@ -20,6 +20,7 @@ from rnade.estimators.inputs import check_rows, check_weights, column_labels
 from rnade.estimators.outliers import OutlierMethods
 from rnade.estimators.parameters import FitParameters
 from rnade.estimators.settings import make_generator, named_dtype
+from rnade.estimators.table_scores import TableScoresMixin
 from rnade.estimators.two_scales import TwoScales
 from rnade.evaluation import Calibration, MeanScore, mean_score
 from rnade.nn import AbstractDensity
@@ -70,7 +71,7 @@ class Judged:
 # DensityMixin first: scikit-learn takes estimators of type "outlier_detector" to give the same
 # labels by fit_predict as by fit and predict, and those of fit_predict are out of fold here.
 class AbstractScoringEstimator(
-    FitParameters, OutlierMethods, DensityMixin, OutlierMixin, BaseEstimator
+    FitParameters, OutlierMethods, TableScoresMixin, DensityMixin, OutlierMixin, BaseEstimator
 ):
     """Scikit-learn estimator over one module that gives densities, once it is fitted."""
 
@@ -229,6 +230,9 @@ class AbstractScoringEstimator(
         fitted, scores, p_values = self.fitted_rows_, self.fit_scores_, self.fit_pvalues_
         if fitted is None or scores is None or p_values is None:
             return None
+        n_digested = len(scores) if fitted.at is None else len(fitted.at)
+        if len(values) not in (len(scores), n_digested):
+            return None  # without a look at all the values
         if fitted.at is not None and len(values) == len(scores):
             # With rows of weight 0, of which no more is known.
             return (scores, p_values) if fitted.are(values[fitted.at]) else None
@@ -265,12 +269,15 @@ class AbstractScoringEstimator(
     def _in_chunks(self, X: Array, function: Callable[[Any, Tensor], Tensor]) -> Array:
         """What `function` gives of a module and the standardised rows of X, chunk by chunk."""
         module = self._module_for(X, function)
-        size = max(1, CHUNK_ELEMENTS[module.device.type] // X.shape[1])
+        size = max(1, self._chunk_elements(module) // X.shape[1])
         parts = [
             self._computed(module, X[start : start + size], function)
             for start in range(0, len(X), size)
         ]
         return np.concatenate(parts)
+
+    def _chunk_elements(self, module: AbstractDensity) -> int:
+        return CHUNK_ELEMENTS[module.device.type]
 
     def _computed(
         self, module: AbstractDensity, X: Array, function: Callable[[Any, Tensor], Tensor]

@@ -15,6 +15,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from rnade import parallel
 from rnade.batch import Batch
 from rnade.checks import positive_int, unknown_name
 from rnade.estimators.base import AbstractAutoregressiveEstimator, Planned
@@ -80,6 +81,8 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         settings goes on.
     memory : int, optional
         Bytes that a bank may take before it is split.
+    engine : {"local", "ray"}, optional
+        Where models are trained: on this machine, or in parts on a Ray cluster (extra ``ray``).
     checkpoint : path, optional
         A folder for checkpoints: a search that was killed goes on from there.
     random_state : int, RandomState instance or None
@@ -123,6 +126,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
     n_best: int = 3
     halving: bool = False
     memory: int | None = None
+    engine: str | None = None
     checkpoint: Any = None
     random_state: Any = None
     verbose: int = 0
@@ -141,7 +145,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
             raise unknown_name(self.refit, [str(r) for r in REFITS], "refit")
         positive_int(self.n_best, "n_best")
         base = self._base()
-        rng = make_rng(self.random_state)
+        rng = parallel.from_first(lambda: make_rng(self.random_state))
         candidates = self._candidates(base, rng)
         mixed = self._read(base, X)
         rows = base._encode(base._check_rows(X, fitting=True))
@@ -151,7 +155,7 @@ class RNADESearchCV(DensityMixin, MetaEstimatorMixin, BaseEstimator):
         began = time.perf_counter()
         make = self._table_members if mixed else self._members
         members, shifts = make(base, rows, weights, candidates, splits, seed)
-        bank = Bank(members, memory=self.memory, checkpoint=self.checkpoint)
+        bank = Bank(members, memory=self.memory, checkpoint=self.checkpoint, engine=self.engine)
         self._train(bank, candidates, np.asarray(shifts))
         if bank.interrupted:
             warn_caller(

@@ -59,6 +59,8 @@ class DelimitedText:
         The decimal point, once the numbers are parsed.
     separator : str
         A tab for runs of blanks.
+    first_line : int
+        The line of the file in which its rows begin, counted from 1.
     """
 
     def __init__(
@@ -90,9 +92,9 @@ class DelimitedText:
         self.index = self.names[0] if self.has_header and not given[0] else None
         self.separator = separator
         self._first_rows = rows[1:] if in_first else rows
-        self._first_line = first_lines.stop if in_first else first_lines.start
+        self.first_line = first_lines.stop if in_first else first_lines.start
         lines = io.StringIO(dialect.sample(data).decode(), newline="")
-        self._body = data[len("".join(islice(lines, self._first_line - 1)).encode()) :]
+        self._body = data[len("".join(islice(lines, self.first_line - 1)).encode()) :]
         if not self._body or self._body.isspace():
             raise TableError(f"{source} has a header but no rows.")
         if len(self.names) == 1:
@@ -109,7 +111,7 @@ class DelimitedText:
         return self._line(next(islice(records, record, None)))
 
     def _line(self, lines: range) -> str:
-        return f"line {self._first_line - 1 + lines.start}"
+        return f"line {self.first_line - 1 + lines.start}"
 
     def written(self) -> pa.Table:
         """Give all columns as the text that the file has."""

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import torch
 
+from rnade import parallel
 from rnade.training.checkpoint import Checkpoint
+from rnade.training.engines import advance_on_ray, check_engine, n_workers
 from rnade.training.member import Member, Trained
 from rnade.training.part import Part, grouped
 
@@ -30,6 +32,9 @@ class Bank:
         A folder of checkpoints to resume from and to write, one file a run.
     checkpoint_every : float
         Seconds between two checkpoints of a run; 0 for one each epoch.
+    engine : {"local", "ray"}, optional
+        Where runs are trained: here, one after the other; or as tasks of a Ray cluster, all at
+        once, which has more of them. None for that of `bank_engine`.
 
     Attributes
     ----------
@@ -46,16 +51,27 @@ class Bank:
         memory: int | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 30.0,
+        engine: str | None = None,
     ) -> None:
+        self.engine = check_engine(engine)
         self.members = list(members)
         self.interrupted = False
         self._folder = None if checkpoint is None else Path(checkpoint)
         self._every = checkpoint_every
-        budget = _free_memory(members[0].module.device) // 2 if memory is None else memory
+        device = members[0].module.device
+        # Processes that train together split the members in the same way.
+        free = min(parallel.from_all(lambda: _free_memory(device)))
+        budget = free // 2 if memory is None else memory
         self.parts = [
             Part(self.members, piece, f"bank-{i:03d}")
-            for i, piece in enumerate(grouped(self.members, budget))
+            for i, piece in enumerate(grouped(self.members, budget, self._most))
         ]
+
+    @property
+    def _most(self) -> int:
+        """Members of a run, so that there are runs for all workers."""
+        n = len(self.members)
+        return n if self.engine == "local" else -(-n // n_workers())
 
     @property
     def epochs_done(self) -> int:
@@ -84,6 +100,9 @@ class Bank:
         on_epoch: Callable[["Bank"], None] | None = None,
     ) -> bool:
         """Train all members up to a `share` of their epochs; False if Ctrl-C ended it before."""
+        if self.engine == "ray":
+            self._advance_on_ray(share, on_epoch)
+            return True
         waiting = list(self.parts)
         while waiting:
             part = waiting.pop(0)
@@ -106,12 +125,26 @@ class Bank:
                 return False
         return True
 
-    def _advance_part(
-        self, part: Part, share: float, on_epoch: Callable[["Bank"], None] | None
-    ) -> bool:
+    def _advance_on_ray(self, share: float, on_epoch: Callable[["Bank"], None] | None) -> None:
+        def on_part(part: Part) -> None:
+            if part.checkpoint is not None:
+                part.checkpoint.write_if_due(last=True)
+            if on_epoch is not None:
+                on_epoch(self)
+
+        for part in self.parts:
+            self._resume(part)
+        advance_on_ray(self.parts, self.members, share, on_part)
+
+    def _resume(self, part: Part) -> None:
         if self._folder is not None and part.checkpoint is None:
             path = self._folder / f"{part.name}.safetensors"
             part.checkpoint = Checkpoint(path, part.run, every=self._every)
+
+    def _advance_part(
+        self, part: Part, share: float, on_epoch: Callable[["Bank"], None] | None
+    ) -> bool:
+        self._resume(part)
         return part.advance(share, lambda: None if on_epoch is None else on_epoch(self))
 
     def stop(self, members: Sequence[int]) -> None:

@@ -11,9 +11,11 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from rnade import parallel
 from rnade.batch import Batch
 from rnade.exceptions import CheckpointError, ModelFileError
 from rnade.serialisation import read_model, write_model
@@ -66,10 +68,13 @@ class Checkpoint:
         self.path, self.run, self.every = Path(path), run, every
         self._fingerprint = fingerprint(run)
         self._written = time.perf_counter()
-        if self.path.exists():
-            self._resume()
+        self._kept: tuple[dict[str, torch.Tensor], dict[str, Any]] | None = None
+        # One process reads, as one writes: others may have no such file.
+        found = parallel.from_first(lambda: self._read() if self.path.exists() else None)
+        if found is not None:
+            self.run.restore(*found)
 
-    def _resume(self) -> None:
+    def _read(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         advice = "Delete it to start afresh, or give another place for checkpoints."
         try:
             tensors, settings = read_model(self.path)
@@ -87,16 +92,27 @@ class Checkpoint:
                 f"The checkpoint {self.path} is of another run: its rows, settings or seed differ"
                 f" from these. {advice}"
             )
-        self.run.restore(tensors, settings["run"])
+        return tensors, settings["run"]
 
     def write_if_due(self, *, last: bool = False) -> None:
         """Write a checkpoint if the last one is old enough, or this is to be the `last`."""
+        if parallel.rank() > 0:
+            return
+        if parallel.size() > 1:
+            self._kept = self.run.state()
         if not last and time.perf_counter() - self._written < self.every:
             return
+        self._write(*(self._kept or self.run.state()))
+
+    def write_kept(self) -> None:
+        """Write the last complete epoch, of several processes that train together."""
+        if self._kept is not None:
+            self._write(*self._kept)
+
+    def _write(self, tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         for left_by_a_kill in self.path.parent.glob(f".{self.path.name}.*"):
             left_by_a_kill.unlink(missing_ok=True)
-        tensors, plain = self.run.state()
         settings = {
             "kind": KIND,
             "layout": LAYOUT,

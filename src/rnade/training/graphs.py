@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rnade import parallel
 from rnade.backends.garbage import collection_paused
 from rnade.batch import Batch
 
@@ -39,7 +40,8 @@ class CapturedUpdates:
         schedule : Tensor of shape (n, any)
         """
         n = len(schedule)
-        if schedule.device.type != "cuda":
+        # An exchange between processes is not captured.
+        if schedule.device.type != "cuda" or parallel.size() > 1:
             for i in range(n):
                 if cancelled():
                     return

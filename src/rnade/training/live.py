@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from rnade import parallel
 from rnade.batch import Batch
 from rnade.nn.bank import AbstractTrainable
 from rnade.training.graphs import CapturedUpdates
@@ -69,23 +70,29 @@ class Live:
         self._captured = CapturedUpdates(self._one_update)
 
     def updates(
-        self, batches: Batch, schedule: Float[Tensor, "n 4"], cancelled: Callable[[], bool]
+        self,
+        batches: Batch,
+        schedule: Float[Tensor, "n 4"],
+        size: int,
+        cancelled: Callable[[], bool],
     ) -> None:
         """Make one update for each line of the schedule, up to where it is cancelled.
 
         Parameters
         ----------
         batches : Batch
-            n minibatches of R sources, x of shape (R, n, B, D).
+            n minibatches of R sources, x of shape (R, n, B, D): of several processes, those of
+            their rows that this one takes.
         schedule : Tensor of shape (n, 4)
             Share of the largest rate, how far the average moves, and Adam's two unbiasing
             factors.
+        size : int
+            Rows of a minibatch, in all processes.
         """
         # The loss is minus the mean: with sign and mean in the weights the fused backends hand
         # over their gradients as they are.
         x, w = batches.x, batches.weights
-        B = x.shape[2]
-        w = x.new_full(x.shape[:3], -1 / B) if w is None else w / -B
+        w = x.new_full(x.shape[:3], -1 / size) if w is None else w / -size
         self._captured.run(batches._replace(weights=w), schedule, cancelled)
 
     def _one_update(self, batch: Batch, schedule: Float[Tensor, " 4"]) -> None:
@@ -94,10 +101,13 @@ class Live:
         loss = self.module.weighted_log_likelihood(
             batch, scale_mean_gradient=self.recipes[0].scale_mean_gradient
         )
-        gradients = torch.autograd.grad(loss, self._parameters, self._ones)
+        gradients = list(torch.autograd.grad(loss, self._parameters, self._ones))
+        loss = loss.detach()
+        if parallel.size() > 1:
+            *gradients, loss = parallel.added_up([*gradients, loss])
         self.optimiser.step(
             gradients,
-            loss.detach(),
+            loss,
             rate=schedule[0] * self.rates,
             unbias=schedule[2:],
             forget=schedule[1],

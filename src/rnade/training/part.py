@@ -1,9 +1,12 @@
 """Some members of a bank as one run, and which members can be one."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
+from rnade import parallel
 from rnade.backends.threads import threads_for
+from rnade.exceptions import RankLostError
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.interrupt import interruptible
 from rnade.training.member import Member, Trained
@@ -13,6 +16,16 @@ from rnade.training.scoring import mean_log_likelihoods
 # Copies of the parameters that a run holds: the weights, their gradients, what the optimiser
 # remembers (two), the running average, the best so far, and two for what is made on the way.
 PARAMETER_COPIES = 8
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C as `interruptible` has it; one of several processes cannot end alone."""
+    if parallel.size() > 1:
+        yield lambda: False
+    else:
+        with interruptible() as cancelled:
+            yield cancelled
 
 
 class Part:
@@ -52,7 +65,7 @@ class Part:
         """Train up to a `share` of the epochs; False if Ctrl-C ended it before."""
         run = self.run
         until = max(1, round(share * run.recipe.epochs))
-        with threads_for(run.n_torch_products), interruptible() as cancelled:
+        with threads_for(run.n_torch_products), self._endings_told(), _interrupts() as cancelled:
             if not run.marks:
                 run.start()
                 on_epoch()
@@ -65,6 +78,21 @@ class Part:
             if self.checkpoint is not None:
                 self.checkpoint.write_if_due(last=True)
         return True
+
+    @contextmanager
+    def _endings_told(self) -> Iterator[None]:
+        """Within it, a process that is lost ends training with a checkpoint of the last epoch."""
+        try:
+            yield
+        except RankLostError as error:
+            what = "Pass checkpoint=FOLDER to go on from where training was."
+            if self.checkpoint is not None:
+                self.checkpoint.write_kept()
+                what = (
+                    f"{self.checkpoint.path} holds the last epoch that was complete: start again,"
+                    " with any number of processes, to go on from it."
+                )
+            raise RankLostError(f"{error} {what}") from error
 
     def results(self, wanted: Sequence[tuple[int, int]]) -> list[Trained]:
         """Some models, given as pairs of member and model, with the weights kept for them."""
@@ -87,8 +115,11 @@ class Part:
         ]
 
 
-def grouped(members: Sequence[Member], memory: int) -> list[list[int]]:
-    """Places of the members that can be one run, group by group, each within a memory budget."""
+def grouped(members: Sequence[Member], memory: int, most: int | None = None) -> list[list[int]]:
+    """Places of the members that can be one run, group by group, each within a memory budget.
+
+    Of no group are there more than `most` members.
+    """
     groups: dict[tuple[object, ...], list[int]] = {}
     for m, member in enumerate(members):
         recipe, n = member.recipe, len(member.source.known().x)
@@ -102,14 +133,17 @@ def grouped(members: Sequence[Member], memory: int) -> list[list[int]]:
             member.target is None,
         )
         groups.setdefault(key, []).append(m)
-    return [piece for group in groups.values() for piece in _split(group, members, memory)]
+    return [piece for group in groups.values() for piece in _split(group, members, memory, most)]
 
 
-def _split(group: Sequence[int], members: Sequence[Member], memory: int) -> list[list[int]]:
+def _split(
+    group: Sequence[int], members: Sequence[Member], memory: int, limit: int | None
+) -> list[list[int]]:
     """Cut a group into pieces that fit the memory, of nearly equal sizes."""
     module = max((members[m].module for m in group), key=lambda module: module.n_models)
     one = PARAMETER_COPIES * sum(p.numel() * p.element_size() for p in module.parameters())
     most = max(1, memory // max(one, 1))
+    most = most if limit is None else min(most, limit)
     n_pieces = -(-len(group) // most)
     cuts = [i * len(group) // n_pieces for i in range(n_pieces + 1)]
     return [list(group[low:high]) for low, high in itertools.pairwise(cuts)]

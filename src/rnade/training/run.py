@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rnade import parallel
 from rnade.backends.gpu.tiling import BANK_MODELS
 from rnade.backends.threads import kernel_threads
 from rnade.nn.bank import AbstractTrainable
@@ -81,6 +82,11 @@ class Run:
         self.recipe, M = self.recipes[0], module.n_models
         n_rows = len(known[0].x)
         self.batch_size = min(self.recipe.batch_size, n_rows)
+        if self.batch_size < parallel.size():
+            raise ValueError(
+                f"Minibatches of {self.batch_size} rows cannot be shared by {parallel.size()}"
+                " processes: raise batch_size, or start fewer."
+            )
         self.updates_per_epoch = self.recipe.updates_per_epoch(n_rows)
         self.n_updates = self.updates_per_epoch * self.recipe.epochs
         self.epoch = self.update = 0
@@ -134,13 +140,14 @@ class Run:
         began = time.perf_counter()
         self.epoch += 1
         self.live.optimiser.start_epoch(self.epoch)
+        parallel.aligned(list(self.live.tensors().values()))
         most = max(1, BLOCK_ELEMENTS // (self.batch_size * self.module.n_dimensions))
         n_blocks = math.ceil(self.updates_per_epoch / most)
         schedule = self._schedule()
         for block in range(n_blocks):
             first, last = (b * self.updates_per_epoch // n_blocks for b in (block, block + 1))
             batches = draw_all(self.sources, last - first, self.batch_size)
-            self.live.updates(batches, schedule[first:last], cancelled)
+            self.live.updates(batches, schedule[first:last], self.batch_size, cancelled)
             self.update += last - first
             if cancelled():
                 return False
@@ -174,6 +181,7 @@ class Run:
         counts = self.live.optimiser.counts
         # One copy from the device, which is waited for once.
         told = torch.stack([t.double() for t in (train, score, counts.skipped, counts.in_a_row)])
+        parallel.aligned([told])  # so that all processes stop the same models
         train, score, skipped, in_a_row = told.cpu()
         self._record(train, score, skipped)
         self._keep(score)

@@ -3,12 +3,13 @@
 import abc
 import copy
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
+from rnade import parallel
 from rnade.batch import Batch
 
 
@@ -20,6 +21,8 @@ class AbstractMinibatches(abc.ABC):
     """
 
     generator: Generator
+    # Whether `draw` gives those rows of a minibatch alone that this process is to take.
+    draws_own_part: ClassVar[bool] = False
 
     @abc.abstractmethod
     def draw(self, n: int, size: int) -> Batch:
@@ -187,7 +190,10 @@ class FreshRows(AbstractMinibatches):
 
 
 def draw_all(sources: Sequence[AbstractMinibatches], n: int, size: int) -> Batch:
-    """The next n minibatches of R sources that share a device, x of shape (R, n, size, D)."""
+    """The next n minibatches of R sources that share a device, x of shape (R, n, size, D).
+
+    Of several processes that train together, each is given its part of the rows.
+    """
     shuffled = [source for source in sources if isinstance(source, ShuffledRows)]
     if len(shuffled) == len(sources):
         # All places go to the device in one copy.
@@ -196,6 +202,9 @@ def draw_all(sources: Sequence[AbstractMinibatches], n: int, size: int) -> Batch
         drawn = [source._take(at, n, size) for source, at in zip(shuffled, places, strict=True)]
     else:
         drawn = [source.draw(n, size) for source in sources]
+    if parallel.size() > 1 and not sources[0].draws_own_part:
+        # All processes draw the same minibatches.
+        drawn = [batch.map(lambda t: t[:, parallel.own_part(size)]) for batch in drawn]
     return stack(drawn)
 
 

@@ -1,0 +1,145 @@
+"""A data set dealt into shards, each an endless sequence of rows that can be entered anywhere.
+
+The row groups of a shard are read in an order drawn anew for each pass, through a buffer whose
+rows are shuffled. All of that follows from the seed, so that a place in the data is one number:
+how many rows were drawn before. Minibatches take rows of all shards, so that each mixes rows of as
+many row groups; processes that train together read shards of their own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from rnade.exceptions import TableError
+from rnade.streams.files import DataFiles, RowGroup
+from rnade.typing import Array
+
+# Shards of a data set, if it has as many row groups: what minibatches mix, and the largest number
+# of processes that can train together.
+MOST_SHARDS = 16
+
+
+def deal(groups: Sequence[RowGroup], n_shards: int) -> list[list[RowGroup]]:
+    """Deal row groups into shards of nearly equal numbers of rows, the largest groups first."""
+    shards: list[list[RowGroup]] = [[] for _ in range(n_shards)]
+    sizes = [0] * n_shards
+    for group in sorted(groups, key=lambda group: -group.n_rows):
+        least = sizes.index(min(sizes))
+        shards[least].append(group)
+        sizes[least] += group.n_rows
+    return shards
+
+
+class Shard:
+    """Training rows of some row groups, again and again, in an order that the seed gives.
+
+    Parameters
+    ----------
+    files : DataFiles
+    groups : sequence of RowGroup
+    held_out : float
+        Share of the rows that are left out.
+    convert : callable
+        Makes an array of shape (n, D) of a table of n rows.
+    columns : sequence of str or None
+        Names of those to read.
+    capacity : int
+        Rows of the buffer.
+    seed : sequence of int
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of one pass.
+    drawn : int
+        Rows drawn so far.
+    """
+
+    def __init__(
+        self,
+        files: DataFiles,
+        groups: Sequence[RowGroup],
+        *,
+        held_out: float,
+        convert: Callable[[pa.Table], Array],
+        columns: Sequence[str] | None,
+        capacity: int,
+        seed: Sequence[int],
+    ) -> None:
+        self._files, self._groups, self._share = files, list(groups), held_out
+        self._convert, self._columns = convert, columns
+        self._capacity, self._seed = capacity, tuple(seed)
+        self._sizes = [int((~files.held_out(g, held_out)).sum()) for g in groups]
+        self.n_rows = sum(self._sizes)
+        self.seek(0)
+
+    def seek(self, drawn: int) -> None:
+        """Go to the place where so many rows were drawn."""
+        self.drawn = drawn
+        self._buffer: Array | None = None
+        self._next: Iterator[Array] | None = None
+
+    def random(self, *more: int) -> np.random.Generator:
+        """Give a generator that belongs to this shard and some numbers."""
+        return np.random.default_rng([*self._seed, *more])
+
+    def take(self, n: int) -> Array:
+        """Give the next n rows, of shape (n, D)."""
+        parts = []
+        while n:
+            epoch, within = divmod(self.drawn, self.n_rows)
+            fill, used = divmod(within, self._capacity)
+            if self._buffer is None:
+                self._buffer = self._filled(epoch, fill)
+            part = self._buffer[used : used + n]
+            parts.append(part)
+            self.drawn += len(part)
+            n -= len(part)
+            if used + len(part) == len(self._buffer):
+                self._buffer = None
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _filled(self, epoch: int, fill: int) -> Array:
+        """Read the rows of a buffer and shuffle them."""
+        if fill == 0 or self._next is None:
+            self._next = self._rows(epoch, fill * self._capacity)
+        wanted = min(self._capacity, self.n_rows - fill * self._capacity)
+        parts, have = [], 0
+        while have < wanted:
+            part = next(self._next)
+            parts.append(part)
+            have += len(part)
+        rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        if have > wanted:  # the rest is for the next buffer
+            rest = rows[wanted:].copy()
+            self._next = _chain(rest, self._next)
+            rows = rows[:wanted]
+        return rows[self.random(epoch, 1 + fill).permutation(wanted)]
+
+    def _rows(self, epoch: int, start: int) -> Iterator[Array]:
+        """Training rows of a pass, from so many rows on."""
+        for g in self.random(epoch, 0).permutation(len(self._groups)):
+            if start >= self._sizes[g]:
+                start -= self._sizes[g]
+                continue
+            group, kept = self._groups[g], ~self._files.held_out(self._groups[g], self._share)
+            # The row of the group that is number `start` of those kept.
+            at = int(np.flatnonzero(kept)[start])
+            start = 0
+            for table in self._files.batches(group, self._columns, skip=at):
+                here = kept[at : at + table.num_rows]
+                at += table.num_rows
+                if here.any():
+                    yield self._converted(table if here.all() else table.filter(here), group)
+
+    def _converted(self, table: pa.Table, group: RowGroup) -> Array:
+        try:
+            return self._convert(table)
+        except ValueError as error:
+            raise TableError(f"{self._files.where(group)}: {error}") from error
+
+
+def _chain(first: Array, rest: Iterator[Array]) -> Iterator[Array]:
+    yield first
+    yield from rest
