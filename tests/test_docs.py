@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import rnade
 
@@ -27,7 +28,8 @@ def test_code_blocks_run_and_print_what_they_say(page, tmp_path, monkeypatch):
     namespace: dict[str, object] = {}
     for block in BLOCK.findall(page.read_text()):
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+        # Distributions of torch draw from its global random state.
+        with contextlib.redirect_stdout(printed), torch.random.fork_rng(devices=[]):
             exec(compile(block, str(page), "exec"), namespace)
         promised = re.findall(r"^print\(.*\)\s+# (.*)$", block, re.MULTILINE)
         lines = printed.getvalue().splitlines()
