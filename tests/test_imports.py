@@ -70,7 +70,7 @@ LAYERS = [
     {"training"},
     {"progress"},
     {"estimators"},
-    {"__init__", "pyod", "report", "reproduce"},
+    {"__init__", "onnx", "pyod", "report", "reproduce"},
     {"plot"},
     {"cli"},
     {"__main__"},

@@ -64,7 +64,8 @@ class AbstractRowDistribution(Distribution):
 
         Parameters
         ----------
-        value : Tensor that broadcasts to (..., *batch_shape, *event_shape)
+        value : Tensor
+            Its shape broadcasts to that of a batch of rows.
         """
         if self._validate_args:
             self._validate_sample(value)
