@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-patches test lint docs docs-links bench screenshot clean
+.PHONY: demo demo-patches test lint docs docs-links package bench screenshot clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -30,6 +30,14 @@ docs: $(READY)
 # Links to other sites, which needs a network.
 docs-links: $(READY)
 	$(BIN)/python -m sphinx --quiet -b linkcheck docs build/links
+
+# The source archive, the wheel built of it, and the README's code with that wheel alone.
+package: $(READY)
+	rm -rf dist build/clean
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	build/clean/bin/python .ci/check_package.py
 
 # The README's picture of `rnade report`, as the tests' browser sees it (Debian: apt install chromium).
 screenshot: $(READY)
