@@ -133,14 +133,14 @@ class Graph:
 
     def output(self, name: str, value: Value, *shape: Any) -> None:
         """Declare an output of float64."""
-        self.nodes.append(helper.make_node("Identity", [value.name], [name]))
+        self.nodes.append(helper.make_node("Identity", [value.name], [name], name=name))
         self.outputs.append(helper.make_tensor_value_info(name, TensorProto.DOUBLE, list(shape)))
 
     def __call__(self, op: str, *inputs: Any, **attributes: Any) -> Value:
         """Add a node; arrays and numbers among its inputs become constants."""
         names = [self.constant(i).name if not isinstance(i, Value) else i.name for i in inputs]
         output = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, names, [output], **attributes))
+        self.nodes.append(helper.make_node(op, names, [output], name=output, **attributes))
         return Value(self, output)
 
     def constant(self, value: Any) -> Value:
