@@ -26,6 +26,10 @@ from rnade.typing import Array
 def log_density(g: Graph, x: Value, module: AbstractDensity) -> Value:
     """Log density of each row, (B,), of what a module takes.
 
+    Parameters
+    ----------
+    x : Value of shape (B, D)
+
     Raises
     ------
     TypeError
@@ -35,9 +39,18 @@ def log_density(g: Graph, x: Value, module: AbstractDensity) -> Value:
         parts = [_of_bank(g, x, part) for part in module._banks()]
         joint = g.concat(parts) + _numbers(module.log_weights[0])[:, None]
         return joint.logsumexp(0)
-    if isinstance(module, AbstractAutoregressive) and module.n_models == 1:
-        return _of_bank(g, x, module).take(0)
-    if isinstance(module, AbstractGaussianMixture) and module.n_models == 1:
+    return _of_bank(g, x, module).take(0)
+
+
+def _of_bank(g: Graph, x: Value, module: AbstractDensity) -> Value:
+    """Log densities by each of M models, (M, B)."""
+    own = type(module)._log_prob
+    if isinstance(module, AbstractAutoregressive) and own is AbstractAutoregressive._log_prob:
+        order = module.order.cpu().numpy()
+        shape = np.array([-1, *order.shape], np.int64)
+        ordered = g("Reshape", x.take(order.ravel(), 1), shape).transpose(1, 0, 2)
+        return _of_tied(g, ordered, module)
+    if isinstance(module, AbstractGaussianMixture):
         return _of_mixture(g, x, module)
     raise TypeError(
         f"{type(module).__name__} has no ONNX form: tied networks and averages of them (RNADE,"
@@ -49,20 +62,18 @@ def _numbers(t: Tensor) -> Array:
     return np.asarray(t.detach().double().cpu().numpy())
 
 
-def _of_bank(g: Graph, x: Value, module: AbstractAutoregressive) -> Value:
-    """Log densities by each of M models, (M, B)."""
-    if type(module)._log_prob is not AbstractAutoregressive._log_prob:
-        raise TypeError(f"{type(module).__name__} has no ONNX form.")
+def _of_tied(g: Graph, ordered: Value, module: AbstractAutoregressive) -> Value:
+    """Log densities by tied networks, (M, B), of rows in the networks' orders, (M, B, D)."""
     arrays: list[Any] = [None if t is None else _numbers(t) for t in module.tied_parameters()]
     W, c, rho, V, b, floor, U, u = arrays
     order = module.order.cpu().numpy()
     members = np.arange(len(order))
     # The activations begin as c in every row.
-    a = x.take([0], 1).unsqueeze(0) * 0.0 + c[:, None]  # (M, B, H)
+    a = ordered.part(0, 1) * 0.0 + c[:, None]  # (M, B, H)
     total: Value = (a * 0.0).sum()
-    for at in order.T:
+    for position, at in enumerate(order.T):
         own: Any = (members, at)
-        x_d = x.take(at, 1).transpose(1, 0).unsqueeze(-1)  # (M, B, 1)
+        x_d = ordered.part(position, position + 1)  # (M, B, 1)
         psi = a * rho[own][:, None, None]
         h = _hidden(g, psi, module.activation, U, None if u is None else u[members, :, at])
         z = h @ V[own] + b[own][:, None]
@@ -114,11 +125,12 @@ def _mixture(
 
 
 def _of_mixture(g: Graph, x: Value, module: AbstractGaussianMixture) -> Value:
-    log_alpha, mu = _numbers(module.log_alpha[0]), _numbers(module.mu[0])
-    L = _numbers(module.covariance_factor()[0])
+    """Log densities by mixtures of Gaussians, (M, B)."""
+    log_alpha, mu = _numbers(module.log_alpha), _numbers(module.mu)  # (M, K), (M, K, D)
+    L = _numbers(module.covariance_factor())
     inverse = np.linalg.inv(L)
-    log_scale = np.log(np.diagonal(L, axis1=1, axis2=2)).sum(1)
-    constant = log_alpha - log_scale - mu.shape[1] * math.log(2 * math.pi) / 2
-    y: Value = (x.unsqueeze(0) - mu[:, None]) @ inverse.transpose(0, 2, 1)  # (K, B, D)
-    joint: Value = (y * y).sum() * -0.5 + constant[:, None]
-    return joint.logsumexp(0)
+    log_scale = np.log(np.diagonal(L, axis1=2, axis2=3)).sum(-1)
+    constant = log_alpha - log_scale - mu.shape[-1] * math.log(2 * math.pi) / 2
+    y: Value = (x.unsqueeze(0).unsqueeze(0) - mu[:, :, None]) @ inverse.swapaxes(2, 3)
+    joint: Value = (y * y).sum() * -0.5 + constant[..., None]  # (M, K, B)
+    return joint.logsumexp(1)
