@@ -36,7 +36,9 @@ package: $(READY)
 	rm -rf dist build/clean
 	$(BIN)/python -m build --outdir dist .
 	$(PYTHON) -m venv build/clean
-	build/clean/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.tar.gz
+	build/clean/bin/rnade --version
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
 	build/clean/bin/python .ci/check_package.py
 
 # The README's picture of `rnade report`, as the tests' browser sees it (Debian: apt install chromium).

@@ -26,6 +26,7 @@ from rnade.records import run_facts
 RESULTS = Path(__file__).parent.parent / "results" / "neighbours"
 SEED = 0
 LIBRARIES = ("rnade", "scikit-learn", "pyvinecopulib", "zuko", "sdv", "pyod")
+SPELT = {"sdv": "SDV", "pyod": "PyOD"}
 QUESTIONS = {
     "density": "log density of a row",
     "mixed": "text and integer columns as they are, and density of such a table",
@@ -265,7 +266,7 @@ def answers(library: str) -> dict[str, dict[str, Any]]:
 def table(record: dict[str, Any]) -> str:
     """The record as a Markdown table."""
     versions = record["versions_of_libraries"]
-    head = " | ".join(f"{name} {versions[name]}" for name in LIBRARIES)
+    head = " | ".join(f"{SPELT.get(name, name)} {versions[name]}" for name in LIBRARIES)
     lines = [f"| | {head} |", "| --- |" + " --- |" * len(LIBRARIES)]
     for question, text in QUESTIONS.items():
         cells = " | ".join(record["answers"][name][question]["answer"] for name in LIBRARIES)

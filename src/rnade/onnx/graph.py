@@ -1,4 +1,8 @@
-"""A small writer of ONNX graphs: values with operators, float64 throughout."""
+"""A small writer of ONNX graphs: values with operators, float64 throughout.
+
+Graphs are written and not traced: torch's exporter fixes the number of rows where orders are
+gathered, and needs further packages; and the formulas, a page of them, are short.
+"""
 
 from typing import Any
 
