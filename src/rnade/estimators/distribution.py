@@ -26,8 +26,8 @@ class DistributionMixin:
     def distribution(self, given: Mapping[Any, Any] | None = None) -> Distribution:
         """The fitted density as a `torch.distributions.Distribution`, in the data's units.
 
-        Pyro and sbi take such distributions. Draws go by torch's global random state
-        (`torch.manual_seed`).
+        sbi takes such distributions as they are, and Pyro with its mixin. Draws go by torch's
+        global random state (`torch.manual_seed`).
 
         Parameters
         ----------

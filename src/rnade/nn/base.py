@@ -94,7 +94,7 @@ class AbstractDensity(AbstractBank):
             return self._without_model_axis(self._sample(n, generator, *bounds))
 
     def distribution(self, given: Values | None = None) -> Distribution:
-        """The same density as a `torch.distributions.Distribution`, as Pyro and sbi take it.
+        """The same density as a `torch.distributions.Distribution`, which sbi takes as it is.
 
         Parameters
         ----------

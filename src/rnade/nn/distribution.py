@@ -1,4 +1,4 @@
-"""Densities as `torch.distributions` takes them, for Pyro, sbi and other users of it."""
+"""Densities as distributions of `torch.distributions`, for sbi, Pyro and other users of it."""
 
 import abc
 from collections.abc import Mapping
