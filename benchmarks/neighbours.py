@@ -38,6 +38,7 @@ QUESTIONS = {
     "p_values": "p-values of outliers, calibrated out of fold",
 }
 YES, NUMBERS, NO = "yes", "numbers only", "no"
+PREDICTED = "means and quantiles, a fit for each column"
 Check = Callable[[], bool]
 
 rng = np.random.default_rng(SEED)
@@ -79,6 +80,7 @@ def rnade_checks() -> dict[str, dict[str, Check]]:
 
 
 def sklearn_checks() -> dict[str, dict[str, Check]]:
+    from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer
     from sklearn.mixture import GaussianMixture
@@ -97,7 +99,14 @@ def sklearn_checks() -> dict[str, dict[str, Check]]:
                 or finite(KernelDensity().fit(GAPS).score_samples(GAPS))
             )
         },
-        "given": {YES: lambda: hasattr(fitted, "conditional")},
+        "given": {
+            YES: lambda: hasattr(fitted, "conditional"),
+            PREDICTED: lambda: finite(
+                HistGradientBoostingRegressor(loss="quantile", quantile=0.9)
+                .fit(X[:, 1:], X[:, 0])
+                .predict(X[:, 1:])
+            ),
+        },
         "impute": {
             YES: lambda: not pd.isna(IterativeImputer().fit_transform(HOLES)).any(),
             NUMBERS: lambda: finite(IterativeImputer().fit_transform(GAPS)),
@@ -113,6 +122,7 @@ def sklearn_checks() -> dict[str, dict[str, Check]]:
 
 def vine_checks() -> dict[str, dict[str, Check]]:
     import pyvinecopulib as pv
+    from pyvinecopulib.sklearn import VineRegressor
 
     fitted = pv.Vinedist.from_data(X)
     # Text has to be coded by the caller; levels and integers are discrete margins then.
@@ -132,7 +142,10 @@ def vine_checks() -> dict[str, dict[str, Check]]:
             "coded as numbers": of_numbers,
         },
         "missing": {YES: lambda: finite(pv.Vinedist.from_data(GAPS).logpdf(GAPS))},
-        "given": {YES: lambda: hasattr(fitted, "conditional_pdf")},
+        "given": {
+            YES: lambda: hasattr(fitted, "conditional_pdf"),
+            PREDICTED: lambda: finite(VineRegressor().fit(X[:, 1:], X[:, 0]).predict(X[:, 1:])),
+        },
         "impute": {YES: lambda: hasattr(fitted, "impute")},
         "draws": {
             YES: lambda: has_types(pv.Vinedist.from_data(TABLE).sample(5)),
