@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-patches test lint bench screenshot clean
+.PHONY: demo demo-patches test lint docs docs-links package bench screenshot clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -19,6 +19,27 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, into build/site; warnings and links that lead nowhere are errors. Needs no network.
+docs: $(READY)
+	rm -rf docs/reference/generated
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -b html docs build/site
+	$(BIN)/python docs/_extensions/check_site.py build/site
+	@echo "built build/site/index.html"
+
+# Links to other sites, which needs a network.
+docs-links: $(READY)
+	$(BIN)/python -m sphinx --quiet -b linkcheck docs build/links
+
+# The source archive, the wheel built of it, and the README's code with that wheel alone.
+package: $(READY)
+	rm -rf dist build/clean
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.tar.gz
+	build/clean/bin/rnade --version
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
+	build/clean/bin/python .ci/check_package.py
 
 # The README's pictures of pages, as the tests' browser sees them (Debian: apt install chromium).
 screenshot: $(READY)

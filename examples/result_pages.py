@@ -17,5 +17,5 @@ def with_tables(page: str) -> str:
 
 
 if __name__ == "__main__":
-    for path in sorted((ROOT / "docs").rglob("*.md")):
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         path.write_text(with_tables(path.read_text()))

@@ -70,7 +70,7 @@ LAYERS = [
     {"explore", "training"},
     {"progress"},
     {"estimators"},
-    {"__init__", "pyod", "ray", "report", "reproduce"},
+    {"__init__", "onnx", "pyod", "ray", "report", "reproduce"},
     {"plot"},
     {"cli"},
     {"__main__"},

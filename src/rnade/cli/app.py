@@ -100,7 +100,7 @@ _add(
     "rnade compare a.rnade b.rnade test.csv",
     "rnade compare a.rnade b.rnade test.csv --json",
 )
-_add(info, "rnade info wine.rnade", "rnade info wine.rnade --json")
+_add(info, "rnade info wine.rnade", "rnade info wine.rnade --card > CARD.md")
 _add(reproduce, "rnade reproduce table1 --quick", "rnade reproduce table2 --report-only")
 
 

@@ -2,9 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from rnade.cli import options
+from rnade.cli.card import card
 from rnade.cli.fit import kinds_of, nats
 from rnade.cli.terminal import counted, print_json
 
@@ -16,8 +19,21 @@ _MEASURE = (
 _OF_BITS = "columns have two levels, each with a probability"
 
 
-def info(model: options.ModelFile, as_json: options.Json = False) -> None:
+def info(
+    model: options.ModelFile,
+    as_card: Annotated[
+        bool,
+        typer.Option(
+            "--card",
+            help="Print a model card in Markdown: what the model was fitted to, how good it is,"
+            " and what it must not be used for.",
+        ),
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
     """Show what a model is: its class, settings, columns, training and held-out score."""
+    if as_card and as_json:
+        raise ValueError("--card and --json are two forms of the same: choose one.")
     # The estimator itself is not needed, and would take seconds to load, as would torch.
     from rnade.evaluation import Calibration, mean_score, weights_by_kind
     from rnade.serialisation import read_arrays
@@ -42,6 +58,8 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
         "has_column_names": names is not None,
         "n_rows": stored["n_rows"],
         "data": stored.get("fitted", {}).get("data_"),
+        "source": (stored.get("origin") or {}).get("source"),
+        "dropped_rows": (stored.get("origin") or {}).get("dropped_rows", 0),
         "held_out": vars(held_out),
         "p_values": {"n_rows": len(calibration.scores), "smallest": calibration.smallest},
         "training": {
@@ -58,6 +76,9 @@ def info(model: options.ModelFile, as_json: options.Json = False) -> None:
         "library_version": stored["library_version"],
         "format_version": stored["format_version"],
     }
+    if as_card:
+        print(card(described))
+        return
     if as_json:
         print_json(described)
         return

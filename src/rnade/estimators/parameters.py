@@ -21,17 +21,17 @@ def estimator(cls: T) -> T:
     """
     # All of the work is done on the class itself, which is given back.
     dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
-    text = cls.__doc__ or ""
+    # Python 3.13 takes the indentation out of docstrings, and older ones leave it there.
+    text = inspect.cleandoc(cls.__doc__ or "") + "\n"
     for base in cls.__mro__[1:]:
-        text = text.replace(f"    {{{base.__name__}}}\n", _documented(base))
+        text = text.replace(f"{{{base.__name__}}}\n", _documented(base))
     cls.__doc__ = text
     return cls
 
 
 def _documented(base: type) -> str:
-    """The entries of the section "Parameters" of a docstring, indented as in a class."""
-    entries = inspect.cleandoc(base.__doc__ or "").partition("----------\n")[2]
-    return "".join(f"    {line}\n" if line else "\n" for line in entries.splitlines())
+    """The entries of the section "Parameters" of a docstring."""
+    return inspect.cleandoc(base.__doc__ or "").partition("----------\n")[2] + "\n"
 
 
 @estimator

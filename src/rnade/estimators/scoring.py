@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rnade.checks import positive_int
 from rnade.columns import Resolution, Standardiser
+from rnade.estimators.distribution import DistributionMixin
 from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_rows, check_weights, column_labels
 from rnade.estimators.outliers import OutlierMethods
@@ -71,7 +72,13 @@ class Judged:
 # DensityMixin first: scikit-learn takes estimators of type "outlier_detector" to give the same
 # labels by fit_predict as by fit and predict, and those of fit_predict are out of fold here.
 class AbstractScoringEstimator(
-    FitParameters, OutlierMethods, TableScoresMixin, DensityMixin, OutlierMixin, BaseEstimator
+    FitParameters,
+    OutlierMethods,
+    TableScoresMixin,
+    DistributionMixin,
+    DensityMixin,
+    OutlierMixin,
+    BaseEstimator,
 ):
     """Scikit-learn estimator over one module that gives densities, once it is fitted."""
 

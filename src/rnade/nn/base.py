@@ -5,11 +5,13 @@ import abc
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
+from torch.distributions import Distribution
 
 from rnade.batch import Batch
 from rnade.checks import positive_int
 from rnade.families.base import fresh_generator
 from rnade.nn.bank import AbstractBank
+from rnade.nn.distribution import ModuleDistribution, Values
 from rnade.nn.orders import Permutation, permutation
 
 
@@ -90,6 +92,31 @@ class AbstractDensity(AbstractBank):
             generator = fresh_generator(self.device)
         with torch.no_grad():
             return self._without_model_axis(self._sample(n, generator, *bounds))
+
+    def distribution(self, given: Values | None = None) -> Distribution:
+        """The same density as a `torch.distributions.Distribution`, which sbi takes as it is.
+
+        Parameters
+        ----------
+        given : mapping of int to float or Tensor, optional
+            Values of some dimensions: the distribution is then that of the others given these,
+            which are in the order of the data. Tensors of shape (B,) make a batch of B
+            distributions. Models with an order are conditioned on dimensions that come first in
+            it, mixtures of Gaussians on any.
+
+        Returns
+        -------
+        torch.distributions.Distribution
+            Of vectors. A bank of M models is a batch of M distributions.
+        """
+        return self._distribution_given(given) if given else ModuleDistribution(self)
+
+    def _distribution_given(self, given: Values) -> Distribution:
+        raise ValueError(
+            f"{type(self).__name__} averages models along different orders of the dimensions, none"
+            " of which gives any from any others. Use one model, or a model that answers"
+            " questions (RNADE.distribution, TableDensity.distribution)."
+        )
 
     @abc.abstractmethod
     def _log_prob(self, batch: Batch) -> Float[Tensor, "M B"]:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
+from torch.distributions import Distribution
 
 from rnade.batch import Batch
 from rnade.families import Conditional
 from rnade.nn.base import AbstractDensity
+from rnade.nn.distribution import ChainDistribution, Values
 from rnade.nn.orders import Permutation
 
 
@@ -108,6 +110,9 @@ class AbstractChain(AbstractDensity):
             raise ValueError(f"conditionals() takes one model; this is a bank of {self.n_models}.")
         (x,) = self._checked(x)
         yield from self._conditionals(x)
+
+    def _distribution_given(self, given: Values) -> Distribution:
+        return ChainDistribution(self, given)
 
     def _conditionals(self, x: Float[Tensor, "B D"]) -> Iterator[tuple[list[int], Conditional]]:
         order = self.order[0]

@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from rnade.backends.spec import Activation
 from rnade.batch import Batch
 from rnade.columns.linear import LinearPart
-from rnade.families import Conditional
+from rnade.families import AbstractFamily, Conditional
 from rnade.families.base import Rows, RowWeights
 from rnade.nn.autoregressive import AbstractAutoregressive
 from rnade.nn.bank import AbstractTrainable
@@ -46,11 +47,30 @@ class DecorrelatedModule(AbstractChain, AbstractTrainable):
 
     # What the gradient loop asks of a model, it asks of the inner one.
 
-    family = property(lambda self: self.inner.family)
-    activation = property(lambda self: self.inner.activation)
-    log_floor = property(lambda self: self.inner.log_floor)
-    b = property(lambda self: self.inner.b)
-    order = property(lambda self: self.inner.order)
+    @property
+    def family(self) -> AbstractFamily:  # type: ignore[override]
+        """The one-dimensional conditionals, of y and of x."""
+        return self.inner.family
+
+    @property
+    def activation(self) -> Activation:  # type: ignore[override]
+        """Hidden units of the inner model."""
+        return self.inner.activation
+
+    @property
+    def log_floor(self) -> Tensor:  # type: ignore[override]
+        """Log of the smallest scale of each conditional, in the units of y."""
+        return self.inner.log_floor
+
+    @property
+    def b(self) -> Tensor:  # type: ignore[override]
+        """Biases of the inner model's outputs."""
+        return self.inner.b
+
+    @property
+    def order(self) -> Tensor:  # type: ignore[override]
+        """Which column comes first, second and so on."""
+        return self.inner.order
 
     def decayed(self) -> list[str]:
         return [f"inner.{name}" for name in self.inner.decayed()]

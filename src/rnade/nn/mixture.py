@@ -4,16 +4,24 @@ import abc
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
+from torch.distributions import (
+    Categorical,
+    Distribution,
+    MixtureSameFamily,
+    MultivariateNormal,
+)
 
 from rnade import chunks
 from rnade.batch import Batch
 from rnade.checks import positive_int
 from rnade.families import Conditional, GaussianMixture
 from rnade.nn.chain import AbstractChain
+from rnade.nn.distribution import Values, checked_values
 
 # Columns of a triangular matrix that are multiplied together.
 BLOCK = 16
@@ -153,6 +161,28 @@ class AbstractGaussianMixture(AbstractChain):
                 f"order is not an option for {type(self).__name__}: it scores rows in the order of"
                 " the columns."
             )
+
+    def distribution(self, given: Values | None = None) -> Distribution:
+        """The mixture as torch has it; given any dimensions, that of the others.
+
+        Of each component the conditional is a Gaussian, and components are weighted by how likely
+        they make what is given.
+        """
+        log_alpha, mu, C = self.log_alpha, self.mu, self.covariances()
+        if self.n_models == 1:
+            log_alpha, mu, C = log_alpha[0], mu[0], C[0]
+        elif given:
+            raise ValueError(f"given is for one model; this is a bank of {self.n_models}.")
+        if given:
+            values = checked_values(given, self.n_dimensions, self.dtype, self.device)
+            g, r = list(values), [d for d in range(self.n_dimensions) if d not in values]
+            x = torch.stack(list(values.values()), -1)[..., None, :]  # (..., 1, k)
+            known: Any = MultivariateNormal(mu[:, g], C[:, g][..., g])
+            log_alpha = log_alpha + known.log_prob(x)
+            slope = torch.linalg.solve(C[:, g][..., g], C[:, g][..., r]).mT  # (K, r, k)
+            mu = mu[:, r] + (slope @ (x - mu[:, g])[..., None])[..., 0]
+            C = C[:, r][..., r] - slope @ C[:, g][..., r]
+        return MixtureSameFamily(Categorical(logits=log_alpha), MultivariateNormal(mu, C))
 
     def chunk_rows(self) -> int:
         """How many rows are best computed together."""

@@ -13,6 +13,7 @@ from rnade.columns.links import UNAVAILABLE, Link
 from rnade.columns.partition import CODE, LOG_WIDTH, N_FEATURES, ColumnCells
 from rnade.nn.any_order import AbstractAnyOrderModule, links_by_column
 from rnade.nn.column_density import ColumnDensity, Linked
+from rnade.nn.distribution import TableDistribution, Values
 from rnade.nn.ensemble import log_average, log_averages
 from rnade.nn.mixed_heads import FIRST_LINK, VALUE
 from rnade.typing import Array
@@ -71,6 +72,16 @@ class AbstractTableDensity(nn.Module, abc.ABC):
         x : Tensor of shape (B, D, 6 + R)
             From `cells`.
         """
+
+    def distribution(self, given: Values | None = None) -> TableDistribution:
+        """The density as a `torch.distributions.Distribution`, of any columns given any others.
+
+        Parameters
+        ----------
+        given : mapping of int to float or Tensor, optional
+            Numbers and codes of levels by column; tensors of shape (B,) make a batch.
+        """
+        return TableDistribution(self, given)
 
     @abc.abstractmethod
     def column(self, d: int, x: Tensor, given: Tensor) -> ColumnDensity:

@@ -71,7 +71,6 @@ COLUMNS = {
     "rnade-mog": _paper("RNADE-MoG", "gaussian"),
     "rnade-mol": _paper("RNADE-MoL", "laplace"),
     "rnade-default": _effort("RNADE(), our default", "default"),
-    "rnade-best": _effort('RNADE(effort="best")', "best"),
     "rnade-ensemble": Column("RNADE, ensemble", fit_ensembles, ENSEMBLE_SETTINGS),
     WITH_KERNELS: Column("RNADE, ensemble with kernels", fit_ensembles, KERNEL_SETTINGS),
     "gaussian-mixture": peers.peer("gaussian-mixture", peers.fit_mixture),
