@@ -47,7 +47,7 @@ def training() -> str:
         here, there = (rate(rows, models=models, **{"from": how}) for how in ("memory", "stream"))
         lines.append([label, f"{here:,.0f}", f"{there:,.0f}", f"{there / here:.0%}"])
     table = markdown(["", "from memory", "from files", "share"], lines)
-    read, survey = rate(rows, work="read"), rate(rows, work="survey")
+    read, survey = (rate(record()["reading"]["rows"], work=work) for work in ("read", "survey"))
     return (
         f"{table}\n\nReading alone: {read / 1e6:.1f} million rows per second; the first pass:"
         f" {survey / 1e6:.1f} million.\n"
@@ -126,23 +126,24 @@ def reckoned(parameters: int, gpus: int, n_rows: float) -> tuple[float, str]:
     )
     limits = load(RESULTS / "h200.json")["kernels"]["limits"]
     flops = step["share_of_product_rate"] * limits["product_flops"]
-    rows = record()["training"]["rows"]
+    survey = rate(record()["reading"]["rows"], work="survey")
     updates = n_rows / (ROWS_OF_A_GPU * gpus)
     # One after the other, as it is done.
     times = {
-        "first pass": n_rows / gpus / rate(rows, work="survey"),
+        "first pass": n_rows / gpus / survey,
         "computing": updates * ROWS_OF_A_GPU * 6 * parameters / flops,
-        "reading": updates * ROWS_OF_A_GPU * reading_seconds(rows),
+        "reading": updates * ROWS_OF_A_GPU * reading_seconds(),
         "adding up": updates * exchange(parameters, gpus),
     }
     return sum(times.values()), max(times, key=lambda name: times[name])
 
 
-def reading_seconds(rows: list[Row]) -> float:
+def reading_seconds() -> float:
     """Seconds that a row takes to be read, converted and shuffled, as measured in training."""
+    rows = record()["training"]["rows"]
     slow, fast = (rate(rows, models="one", **{"from": how}) for how in ("stream", "memory"))
     # No less than reading alone takes; differences of rates are coarse.
-    return max(1 / slow - 1 / fast, 1 / rate(rows, work="read"))
+    return max(1 / slow - 1 / fast, 1 / rate(record()["reading"]["rows"], work="read"))
 
 
 def reckoning() -> str:
