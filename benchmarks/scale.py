@@ -108,9 +108,7 @@ TRAIN = f"""
 
 
 def training(folder: Path) -> list[Row]:
-    """Rows trained per second from files and from memory, and rows read per second."""
-    from rnade.streams import open_files, survey_files
-
+    """Rows trained per second from files and from memory."""
     paths = make_files(folder, 2)
     rows: list[Row] = []
     for ensemble in ("one", "average"):
@@ -121,12 +119,20 @@ def training(folder: Path) -> list[Row]:
                 rows.append({"work": "train", "from": how, "models": ensemble, **found})
                 rows[-1]["repeat"] = repeat
                 print(rows[-1], flush=True)
-    files = open_files(paths)
-    reading: list[tuple[str, Callable[[], object]]] = [
+    return rows
+
+
+def reading(folder: Path) -> list[Row]:
+    """Rows read per second, and rows surveyed."""
+    from rnade.streams import open_files, survey_files
+
+    rows: list[Row] = []
+    files = open_files(make_files(folder, 2))
+    works: list[tuple[str, Callable[[], object]]] = [
         ("read", lambda: [b.num_rows for g in files.groups for b in files.batches(g)]),
         ("survey", lambda: survey_files(files, (50_000, 10_000), 0.1, 0)),
     ]
-    for name, work in reading:
+    for name, work in works:
         for repeat in range(5):
             began = time.perf_counter()
             work()
@@ -243,6 +249,7 @@ def scoring(folder: Path) -> list[Row]:
 
 SECTIONS = {
     "training": training,
+    "reading": reading,
     "memory": memory,
     "processes": processes,
     "scoring": scoring,

@@ -39,6 +39,12 @@ def rate(rows: list[Row], **wanted: object) -> float:
     )
 
 
+def others(section: str) -> str:
+    """Say how much of the machine others used during a measurement."""
+    cores = record()[section]["settings"]["cores_used_by_others"]
+    return f"Others used {cores:.1f} of the two cores meanwhile."
+
+
 def training() -> str:
     """Rows trained per second, from memory and from files."""
     rows = record()["training"]["rows"]
@@ -47,10 +53,10 @@ def training() -> str:
         here, there = (rate(rows, models=models, **{"from": how}) for how in ("memory", "stream"))
         lines.append([label, f"{here:,.0f}", f"{there:,.0f}", f"{there / here:.0%}"])
     table = markdown(["", "from memory", "from files", "share"], lines)
-    read, survey = rate(rows, work="read"), rate(rows, work="survey")
+    read, survey = (rate(record()["reading"]["rows"], work=work) for work in ("read", "survey"))
     return (
         f"{table}\n\nReading alone: {read / 1e6:.1f} million rows per second; the first pass:"
-        f" {survey / 1e6:.1f} million.\n"
+        f" {survey / 1e6:.1f} million. {others('training')}\n"
     )
 
 
@@ -73,9 +79,7 @@ def memory() -> str:
 
 def processes() -> str:
     """Speed-up with processes, and the share of the time that adding gradients up takes."""
-    found = record().get("processes", {"rows": []})["rows"]
-    if not found:
-        return "Not measured yet.\n"
+    found = record()["processes"]["rows"]
     lines = []
     for batch in sorted({row["batch"] for row in found}):
         own = [row for row in found if row["batch"] == batch]
@@ -92,7 +96,7 @@ def processes() -> str:
                 ]
             )
     head = ["minibatch", "processes", "rows per second", "speed-up", "adding up", "held out, nats"]
-    return markdown(head, lines, left=0) + "\n"
+    return f"{markdown(head, lines, left=0)}\n\n{others('processes')}\n"
 
 
 def scoring() -> str:
@@ -104,7 +108,7 @@ def scoring() -> str:
     return (
         f"In memory: {here:,.0f} rows per second. From Parquet to Parquet: {n:,} rows in"
         f" {seconds / 60:.1f} minutes, {n / seconds:,.0f} per second, {n / seconds / here:.0%} of"
-        " that, with starting the program and loading the model.\n"
+        f" that, with starting the program and loading the model. {others('scoring')}\n"
     )
 
 
@@ -126,23 +130,24 @@ def reckoned(parameters: int, gpus: int, n_rows: float) -> tuple[float, str]:
     )
     limits = load(RESULTS / "h200.json")["kernels"]["limits"]
     flops = step["share_of_product_rate"] * limits["product_flops"]
-    rows = record()["training"]["rows"]
+    survey = rate(record()["reading"]["rows"], work="survey")
     updates = n_rows / (ROWS_OF_A_GPU * gpus)
     # One after the other, as it is done.
     times = {
-        "first pass": n_rows / gpus / rate(rows, work="survey"),
+        "first pass": n_rows / gpus / survey,
         "computing": updates * ROWS_OF_A_GPU * 6 * parameters / flops,
-        "reading": updates * ROWS_OF_A_GPU * reading_seconds(rows),
+        "reading": updates * ROWS_OF_A_GPU * reading_seconds(),
         "adding up": updates * exchange(parameters, gpus),
     }
     return sum(times.values()), max(times, key=lambda name: times[name])
 
 
-def reading_seconds(rows: list[Row]) -> float:
+def reading_seconds() -> float:
     """Seconds that a row takes to be read, converted and shuffled, as measured in training."""
+    rows = record()["training"]["rows"]
     slow, fast = (rate(rows, models="one", **{"from": how}) for how in ("stream", "memory"))
     # No less than reading alone takes; differences of rates are coarse.
-    return max(1 / slow - 1 / fast, 1 / rate(rows, work="read"))
+    return max(1 / slow - 1 / fast, 1 / rate(record()["reading"]["rows"], work="read"))
 
 
 def reckoning() -> str:
