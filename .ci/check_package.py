@@ -23,7 +23,8 @@ def main() -> None:
     where = Path(rnade.__file__)
     assert where.is_relative_to(sys.prefix), f"{where} is not the installed package"
     installed = metadata.distribution("rnade")
-    for name in ("py.typed", "report/page.css", "data/manifest.json", "onnx/graph.py"):
+    files = ("py.typed", "look/page.css", "explore/page.js", "data/manifest.json", "onnx/graph.py")
+    for name in files:
         assert resources.files("rnade").joinpath(name).is_file(), f"{name} is not in the package"
 
     core = [line for line in installed.requires or () if "extra ==" not in line]

@@ -79,6 +79,7 @@ class Shard:
         self.drawn = drawn
         self._buffer: Array | None = None
         self._next: Iterator[Array] | None = None
+        self._rest: Array | None = None  # rows that were read and did not fit into the buffer
 
     def random(self, *more: int) -> np.random.Generator:
         """Give a generator that belongs to this shard and some numbers."""
@@ -103,18 +104,16 @@ class Shard:
     def _filled(self, epoch: int, fill: int) -> Array:
         """Read the rows of a buffer and shuffle them."""
         if fill == 0 or self._next is None:
-            self._next = self._rows(epoch, fill * self._capacity)
+            self._next, self._rest = self._rows(epoch, fill * self._capacity), None
         wanted = min(self._capacity, self.n_rows - fill * self._capacity)
-        parts, have = [], 0
+        parts = [] if self._rest is None else [self._rest]
+        have = sum(map(len, parts))
         while have < wanted:
-            part = next(self._next)
-            parts.append(part)
-            have += len(part)
+            parts.append(next(self._next))
+            have += len(parts[-1])
         rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        if have > wanted:  # the rest is for the next buffer
-            rest = rows[wanted:].copy()
-            self._next = _chain(rest, self._next)
-            rows = rows[:wanted]
+        self._rest = rows[wanted:].copy() if have > wanted else None
+        rows = rows[:wanted]
         return rows[self.random(epoch, 1 + fill).permutation(wanted)]
 
     def _rows(self, epoch: int, start: int) -> Iterator[Array]:
@@ -138,8 +137,3 @@ class Shard:
             return self._convert(table)
         except ValueError as error:
             raise TableError(f"{self._files.where(group)}: {error}") from error
-
-
-def _chain(first: Array, rest: Iterator[Array]) -> Iterator[Array]:
-    yield first
-    yield from rest
