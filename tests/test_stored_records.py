@@ -22,7 +22,7 @@ PLANS = {
     "figure1": (1, 1, "9461190281b2d5f7", 1, "387a9ccd8af7319f"),
     "figure2": (3, 3, "f7c6d42b41dae9e9", 3, "9875e816891feb4d"),
     "figure3": (1, 1, "750e502d1df9daff", 1, "a5f58c969070e53a"),
-    "table1-dequantised": (400, 310, "7ef6cd3cb5fe3f42", 48, "8dbd407247d74bc4"),
+    "table1-dequantised": (400, 330, "7ef6cd3cb5fe3f42", 48, "8dbd407247d74bc4"),
     "table1-variants": (1150, 73, "bdfd51b49b3b3802", 46, "76822254f75c2f56"),
 }
 
