@@ -290,7 +290,7 @@ def test_a_copied_column_gains_its_entropy():
 
 def test_odd_cells_are_told_with_what_was_expected(mixed):
     model, frame, _ = mixed
-    rows = table(300, seed=3)
+    rows = table(40, seed=3)
     rows.loc[11, ["city", "temperature", "rain", "day"]] = [
         "<b>Bonn</b>",
         10.0,

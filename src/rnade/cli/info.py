@@ -99,7 +99,9 @@ def info(
     print(f"p-values: by {compared}, at least {calibration.smallest:.2g}")
     epochs = f"{counted(training['epochs'], 'epoch')}, best {training['best_epoch']}"
     if len(members) > 1:
-        most = max(member["epochs"] for member in members)
+        # Mixtures of Gaussians are fitted without epochs.
+        networks = [member for member in members if not member.get("mixture")]
+        most = max(member["epochs"] for member in networks or members)
         epochs = f"average of {len(members)} models, at most {counted(most, 'epoch')} each"
     skipped = counted(training["skipped_updates"], "update")
     print(f"training: {epochs}, {training['seconds']:.1f} s, {skipped} skipped")
