@@ -279,6 +279,14 @@ def benjamini_hochberg(p_values: ArrayLike, fdr: float) -> NDArray[np.bool_]:
     return np.asarray(p <= (known[enough[-1]] if len(enough) else -np.inf))
 
 
+def networks_of(members: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The members of an average that were trained by epochs, as mixtures of Gaussians are not.
+
+    All, if there are only mixtures.
+    """
+    return [member for member in members if not member.get("mixture")] or list(members)
+
+
 def weights_by_kind(members: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What share of an average each kind of model has, by its words, the largest first.
 

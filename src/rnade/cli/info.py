@@ -35,7 +35,7 @@ def info(
     if as_card and as_json:
         raise ValueError("--card and --json are two forms of the same: choose one.")
     # The estimator itself is not needed, and would take seconds to load, as would torch.
-    from rnade.evaluation import Calibration, mean_score, weights_by_kind
+    from rnade.evaluation import Calibration, mean_score, networks_of, weights_by_kind
     from rnade.serialisation import read_arrays
 
     arrays, stored = read_arrays(model)
@@ -99,9 +99,7 @@ def info(
     print(f"p-values: by {compared}, at least {calibration.smallest:.2g}")
     epochs = f"{counted(training['epochs'], 'epoch')}, best {training['best_epoch']}"
     if len(members) > 1:
-        # Mixtures of Gaussians are fitted without epochs.
-        networks = [member for member in members if not member.get("mixture")]
-        most = max(member["epochs"] for member in networks or members)
+        most = max(member["epochs"] for member in networks_of(members))
         epochs = f"average of {len(members)} models, at most {counted(most, 'epoch')} each"
     skipped = counted(training["skipped_updates"], "update")
     print(f"training: {epochs}, {training['seconds']:.1f} s, {skipped} skipped")

@@ -295,17 +295,15 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
             module = other._make_module(
                 x.shape[1], recipe, planned.order, Generator().manual_seed(seed + i)
             ).to(x.device, x.dtype)
-            if planned.fold is None:
-                start = training
-            else:  # of other rows than those that the model is to leave out
-                start, _ = _rows_and_fold(training, held_out, planned)
-            module.start_from(start.x, weights=start.weights, spread=recipe.spread)
-            if resolution is not None:
-                module.set_floor(torch.as_tensor(other._floors(resolution)))
             width = other._noise_width(resolution)
             key = planned.fold, None if width is None else width.tobytes()
             if key not in sets:
                 sets[key] = _split_rows(training, held_out, seed, planned, width)
+            # By none of the rows that the model is to leave out.
+            start = sets[key][0].known()
+            module.start_from(start.x, weights=start.weights, spread=recipe.spread)
+            if resolution is not None:
+                module.set_floor(torch.as_tensor(other._floors(resolution)))
             target = None if targets is None else targets[i]
             members.append(Member(module, recipe, *sets[key], target))
         return members

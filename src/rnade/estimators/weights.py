@@ -61,8 +61,9 @@ def _stacked(
     """Weights of the kinds, each given as places of its models."""
     C, N = len(of_kind), len(rows.x)
     folds = [{(models[m].fold, models[m].n_folds) for m in own} for own in of_kind]
-    common = [part for part in set.intersection(*folds) if part[0] is not None]
-    if C == 1 or not common:
+    common = set.intersection(*folds)
+    parts = sorted((fold, n_folds) for fold, n_folds in common if fold is not None)
+    if C == 1 or not parts:
         return np.full(C, 1 / C)
 
     def scores(own: Sequence[int], fold: int, n_folds: int) -> Tensor:
@@ -70,7 +71,6 @@ def _stacked(
         here = [m for m in own if (models[m].fold, models[m].n_folds) == (fold, n_folds)]
         return log_average(torch.stack([modules[m].log_prob(x).double() for m in here])).cpu()
 
-    parts = sorted((fold, n_folds) for fold, n_folds in common if fold is not None)
     held_out = torch.stack([torch.cat([scores(own, *part) for part in parts]) for own in of_kind])
     w = None
     if rows.weights is not None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rnade.columns.names import is_mixed
-from rnade.evaluation import MeanScore, mean_score, weights_by_kind
+from rnade.evaluation import MeanScore, mean_score, networks_of, weights_by_kind
 from rnade.report.asked import Asked, is_binary
 from rnade.typing import Array
 
@@ -177,10 +177,9 @@ def _trained(estimator: Any, curve: LearningCurve) -> Trained:
     own_folds = any(fold is not None for fold in folds)
     if not several:
         return Trained("model", [curve.best_epoch], [last], own_folds)
-    # Mixtures of Gaussians are fitted without epochs.
-    networks = [member for member in members if not member.get("mixture")]
+    networks = networks_of(members)
     best, epochs = (
-        [int(member[name]) for member in networks or members] for name in ("best_epoch", "epochs")
+        [int(member[name]) for member in networks] for name in ("best_epoch", "epochs")
     )
     kinds = weights_by_kind(members)
     return Trained("models", best, epochs, own_folds, kinds if len(kinds) > 1 else {})

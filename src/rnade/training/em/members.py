@@ -1,8 +1,5 @@
 """Mixtures of Gaussians as members of an average, each with a part of the rows left out."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
@@ -28,7 +25,6 @@ def fit_member(
     seed: int,
     *,
     settings: EMSettings = SETTINGS,
-    on_epoch: Callable[[Any], None] | None = None,
 ) -> tuple[MixtureOfGaussiansModule, Outcome]:
     """Fit a mixture by EM, in float64, whose covariances are shrunk to their average.
 
@@ -46,8 +42,6 @@ def fit_member(
         Smallest standard deviation of a component in any direction, column by column.
     seed : int
     settings : EMSettings
-    on_epoch : callable, optional
-        Called with each row of the history.
     """
     device, D = rows.x.device, rows.x.shape[1]
     generator = Generator(device).manual_seed(seed)
@@ -73,6 +67,5 @@ def fit_member(
         validation_weights=None if left_out is None else left_out.weights,
         seen=seen,
         validation_seen=None if left_out is None else left_out.seen,
-        on_epoch=on_epoch,
     )
     return module, outcome
