@@ -20,6 +20,7 @@ from rnade.reproduce.core.density import Density
 from rnade.reproduce.core.experiment import Choice, Context
 from rnade.reproduce.core.plans import targets
 from rnade.reproduce.patches import figure3, models, table2
+from rnade.reproduce.patches.flows import fit_flow
 from rnade.reproduce.patches.models import ColumnSource
 from rnade.reproduce.patches.remarks import (
     fit_orders,
@@ -222,7 +223,9 @@ def test_files_of_before_are_read(context, monkeypatch):
     assert torch.equal(*scores)
 
 
-QUICK = "mog-100,rnade-mog-10,rnade-mol-10,one-layer-0,one-layer-1,one-layer-orders,range-mog"
+QUICK = (
+    "mog-100,rnade-mog-10,rnade-mol-10,one-layer-0,one-layer-1,one-layer-orders,zuko-maf,range-mog"
+)
 
 
 def test_the_quick_version_of_table2_and_the_figures(context, capsys, tmp_path, monkeypatch):
@@ -310,3 +313,27 @@ def test_tables_of_table2(context):
     error = np.sqrt(0.5 / 2 + 0.02 / 2)
     assert orders.cell("random less raster", "test").standard_error == pytest.approx(error)
     assert not any(limits.cells.values())
+
+
+def test_a_flow_of_another_library_is_scored_in_the_units_of_the_patches():
+    patches = scored_patches(made_sources(), 300)
+    found = fit_flow(settings_of("zuko-maf", quick=True), patches.sources)
+    assert found is not None
+    density, details = found
+    assert details["n_updates"] > 0
+    assert details["skipped"] == 0
+    x, linear = patches.test, density.linear
+    columns = ((x.double() - linear.mean) @ linear.A.T).float()
+    with torch.no_grad():
+        expected = density.flow().log_prob(columns) + torch.linalg.slogdet(linear.A)[1]
+    scores = density.log_prob(x)
+    torch.testing.assert_close(scores, expected.double(), rtol=0, atol=1e-2)
+    # It has learned: trained patches are far likelier than under white noise of their deviation.
+    noise = scipy.stats.norm(0, x.std()).logpdf(x).sum(1).mean()
+    assert density.log_prob(patches.train).mean() > noise + 10
+
+
+def test_flows_are_left_out_where_their_library_is_not_installed(monkeypatch):
+    monkeypatch.setattr("rnade.reproduce.patches.flows.find_spec", lambda name: None)
+    with pytest.warns(UserWarning, match=r"zuko is not installed.*rnade\[peers\]"):
+        assert fit_flow(settings_of("zuko-maf", quick=True), made_sources()) is None

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -23,6 +24,13 @@ N_VALIDATION = 1000
 N_START = 50_000
 
 
+class Columns(Protocol):
+    """A density that takes rows in columns of its own."""
+
+    def columns_of(self, x: Tensor) -> Tensor:
+        """Rows as its model sees them."""
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnSource:
     """Fresh patches as a model sees them, some of them turned.
@@ -30,14 +38,14 @@ class ColumnSource:
     Attributes
     ----------
     patches : PatchSource
-    density : Density
-        The model that is trained on them.
+    density : Columns
+        The model that is trained on them, whose columns they are.
     n_symmetries : int
         Of the square, in equal shares: 1 leaves all patches as they are.
     """
 
     patches: PatchSource
-    density: Density
+    density: Columns
     n_symmetries: int = 1
 
     @property

@@ -47,6 +47,8 @@ def _small(settings: Settings) -> Settings:
     for name, value in {"n_hidden": 16, "n_components": 3, "n_runs": 2, "n_layers": 2}.items():
         if name in small:
             small[name] = value
+    if settings["kind"] == "flow":
+        small |= {"transforms": 1, "hidden": [16], "seconds": 0.5}
     if "em" in small:
         small["em"] = {**small["em"], "max_iter": 20, "batch_size": 500}
     if "recipe" in small:

@@ -26,6 +26,7 @@ from rnade.reproduce.core.density import Density, Fitted
 from rnade.reproduce.core.experiment import AbstractExperiment, Choice, Context, Result, Settings
 from rnade.reproduce.core.layout import ResultTable
 from rnade.reproduce.core.runner import Job, Record
+from rnade.reproduce.patches.flows import FlowDensity, fit_flow
 from rnade.reproduce.patches.models import fitted_or_stored
 from rnade.reproduce.patches.remarks import (
     fit_orders,
@@ -136,6 +137,11 @@ def _ensemble(job: Job, patches: Patches, context: Context) -> Result:
     }
 
 
+def _flow(job: Job, patches: Patches, context: Context) -> Result | None:
+    found = fit_flow(job.settings, patches.sources)
+    return None if found is None else score_both(found[0], patches) | found[1]
+
+
 def _orders(job: Job, patches: Patches, context: Context) -> Result:
     fitted = fit_orders(job.settings, patches.sources)
     test = fitted.density.log_prob(patches.test)
@@ -174,13 +180,14 @@ _RESULTS = {
     "mixture": _one_model,
     "rnade": _one_model,
     "ensemble": _ensemble,
+    "flow": _flow,
     "bank": _orders,
     "range": _range,
     "stored-mixture": _stored_mixture,
 }
 
 
-def score_both(model: Density, patches: Patches) -> Result:
+def score_both(model: Density | FlowDensity, patches: Patches) -> Result:
     """Score test patches and training patches."""
     return {
         "test": summary(model.log_prob(patches.test), patches.test_image),
