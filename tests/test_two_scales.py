@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 import rnade.training.em.coarse as coarse_fits
 from rnade import RNADE, load
-from rnade.estimators.two_scales import Scale, smaller_rank
+from rnade.estimators.two_scales import COARSE_SHARE, Scale, combined_rank
 from rnade.nn import MixtureOfGaussiansModule
 from rnade.nn.coarse import CoarseModule
 from rnade.training.em.coarse import SCALE, fit_coarse
@@ -54,10 +54,11 @@ def test_equal_scores_are_no_trouble():
 def test_the_more_telling_scale_counts():
     scale = Scale.of(np.arange(1000.0))
     fine, coarse = np.array([0.0, 500.0, 500.0]), np.array([500.0, 0.0, 500.0])
-    by_fine, by_coarse, usual = smaller_rank(scale, scale, fine, coarse)
-    assert by_fine == pytest.approx(np.log(1 / 1001))
-    assert by_coarse == pytest.approx(np.log(1 / 1001))
-    assert usual > np.log(0.4)
+    by_fine, by_coarse, usual = combined_rank(scale, scale, fine, coarse)
+    least, half = np.log(1 / 1001), scale(np.array([500.0]))[0]
+    assert by_fine == pytest.approx(least + COARSE_SHARE * half)
+    assert by_coarse == pytest.approx((1 + COARSE_SHARE) * least)
+    assert usual == pytest.approx((1 + COARSE_SHARE) * half)
 
 
 def test_the_coarse_density_is_the_mixture_of_encoded_cells():

@@ -17,9 +17,9 @@ from rnade.typing import Array
 class RNADEDetector(BaseDetector):  # type: ignore[misc]
     """Outlier detection by density, with the attributes and methods of PyOD's detectors.
 
-    Scores are minus log densities, so that outliers have high ones. Those of the fitted table,
-    `decision_scores_`, are by models that left the row out of training; by them `threshold_` and
-    `labels_` are chosen.
+    Scores are minus those of the estimator's `decision_function`, so that outliers have high ones.
+    Those of the fitted table, `decision_scores_`, are by models that left the row out of training;
+    by them `threshold_` and `labels_` are chosen.
 
     Parameters
     ----------
@@ -63,16 +63,16 @@ class RNADEDetector(BaseDetector):  # type: ignore[misc]
         self._set_n_classes(y)
         self.estimator_ = RNADE() if self.estimator is None else clone(self.estimator)
         self.estimator_.fit_predict(X)
-        self.decision_scores_ = -self.estimator_.judge(X).scores
+        self.decision_scores_ = self.estimator_.offset_ - self.estimator_._fit_judged
         self._process_decision_scores()
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Minus the log density of each row, which is taken as a new one.
+        """How odd each row is, which is taken as a new one.
 
         Parameters
         ----------
         X : array-like or data frame of shape (N, D)
         """
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
-        return np.asarray(-self.estimator_.score_samples(X))
+        return np.asarray(-self.estimator_.decision_function(X))

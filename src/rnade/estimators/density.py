@@ -19,7 +19,7 @@ from rnade.estimators.fitted_rows import FittedRows
 from rnade.estimators.inputs import check_weights, prepare_real, warn_of_few_rows
 from rnade.estimators.scoring import Models, for_scoring
 from rnade.estimators.settings import DTYPES, make_rng, named_dtype, resolve_device
-from rnade.estimators.two_scales import Scale, TwoScales, smaller_rank
+from rnade.estimators.two_scales import Scale, TwoScales, combined_rank
 from rnade.evaluation import Calibration, left_out_pvalues
 from rnade.exceptions import TrainingDivergedError, TrainingWarning, warn_caller
 from rnade.nn import AbstractDensity
@@ -126,9 +126,9 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         self.best_epoch_ = outcome.best_epoch
         self.history_ = outcome.history
         self.coarse_, self.two_scales_ = None, None  # of an earlier fit
-        scores, p_values = self._calibrate(X, weights, training, held_out, seed, device)
-        self.fit_scores_, self.fit_pvalues_ = np.full((2, len(given)), np.nan)
-        self.fit_scores_[place], self.fit_pvalues_[place] = scores, p_values
+        found = np.full((3, len(given)), np.nan)
+        found[:, place] = self._calibrate(X, weights, training, held_out, seed, device)
+        self.fit_scores_, self.fit_pvalues_, self._fit_judged = found
         for name in ("retrain_history_", "_typical"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if self._retrains and not outcome.interrupted:
@@ -189,13 +189,14 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         held_out: NDArray[np.int64],
         seed: int,
         device: torch.device,
-    ) -> tuple[Array, Array]:
+    ) -> Array:
         """Score every row by the models that left it out; keep what p-values of new rows need.
 
         Returns
         -------
-        scores, p_values : arrays of shape (N,)
-            NaN for rows that every model learned from.
+        array of shape (3, N)
+            Log densities, p-values, and the scores that these go by. NaN for rows that every model
+            learned from.
         """
         w = np.ones(len(X)) if weights is None else weights
         counted = w / w[training].mean()
@@ -215,8 +216,8 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         self.calibration_ = Calibration.from_groups(
             scores, w_groups, models, _shifts(by_group) if folds else None
         )
-        found = np.full((2, len(X)), np.nan)
-        found[0, np.concatenate(groups)] = np.concatenate(scores)
+        found, placed = np.full((3, len(X)), np.nan), np.concatenate(groups)
+        found[0, placed] = np.concatenate(scores)
         self.coarse_ = self._fit_coarse(
             X[training],
             None if weights is None else weights[training],
@@ -230,9 +231,10 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             each = [self._coarse_scores(X[at], len(groups)) for at, _ in folds]
             coarse_scores = [by_coarse[0], *(own[g] for g, own in enumerate(each, 1))]
             coarse = Scale.of(np.concatenate(coarse_scores))
-            by_group = smaller_rank(fine, coarse, by_group, by_coarse)
+            by_group = combined_rank(fine, coarse, by_group, by_coarse)
             scores = [
-                smaller_rank(fine, coarse, *own) for own in zip(scores, coarse_scores, strict=True)
+                combined_rank(fine, coarse, *own)
+                for own in zip(scores, coarse_scores, strict=True)
             ]
             self.two_scales_ = TwoScales(
                 fine,
@@ -242,10 +244,10 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
                 ),
             )
         p_values = left_out_pvalues(scores, by_group, w_groups, _shifts(by_group))
-        found[1, np.concatenate(groups)] = p_values
+        found[1, placed], found[2, placed] = p_values, np.concatenate(scores)
         # A row with nothing observed is as usual as can be.
         found[1, np.isnan(X).all(axis=1)] = 1.0
-        return found[0], found[1]
+        return found
 
     def _fit_coarse(
         self,

@@ -74,9 +74,9 @@ class OutlierMethods:
         """The score below which `predict` takes a row for an outlier.
 
         A share `contamination` (0.01 for "auto") of rows like those fitted fall below. The score
-        is the log density; of models that judge rows at two scales (`RNADE`), the smaller of two
+        is the log density; of models that judge rows at two scales (`RNADE`), it is made of two
         log ranks among usual rows: by its log density, and by its coarse density, which tells how
-        far from all others it lies.
+        far from all others it lies. The smaller counts, and a share of the latter besides.
         """
         two_scales = getattr(self, "two_scales_", None)
         calibration = self.calibration_ if two_scales is None else two_scales.calibration

@@ -9,6 +9,9 @@ from rnade.typing import Array
 
 # Quantiles by which the distribution of a score is kept.
 KNOTS = 512
+# How much of the coarse log rank counts for every row, beside the smaller of both: of equally
+# unlikely rows, those far from all others are the odder (docs/decisions/0021-two-scales.md).
+COARSE_SHARE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +56,7 @@ class TwoScales:
     fine, coarse : Scale
         Of log densities by the model itself, and by its coarse density.
     calibration : Calibration
-        Of the smaller of both, for p-values.
+        Of both put together, for p-values.
     """
 
     fine: Scale
@@ -61,10 +64,11 @@ class TwoScales:
     calibration: Calibration
 
     def score(self, fine: Array, coarse: Array) -> Array:
-        """The smaller of both log ranks of each row; arrays of any one shape."""
-        return smaller_rank(self.fine, self.coarse, fine, coarse)
+        """Both log ranks of each row as one score; arrays of any one shape."""
+        return combined_rank(self.fine, self.coarse, fine, coarse)
 
 
-def smaller_rank(of_fine: Scale, of_coarse: Scale, fine: Array, coarse: Array) -> Array:
-    """Of each row the smaller of two log ranks."""
-    return np.minimum(of_fine(fine), of_coarse(coarse))
+def combined_rank(of_fine: Scale, of_coarse: Scale, fine: Array, coarse: Array) -> Array:
+    """Of each row the smaller of two log ranks, and a share of the coarse one besides."""
+    by_coarse = of_coarse(coarse)
+    return np.minimum(of_fine(fine), by_coarse) + COARSE_SHARE * by_coarse
