@@ -10,7 +10,7 @@ from rnade import RNADE, load
 from rnade.backends import heads
 from rnade.batch import Batch
 from rnade.columns.partition import N_FEATURES, ColumnCells
-from rnade.nn.any_order import GIVEN, ROLE, SEED, AnyOrderModule, _hashed, _kept
+from rnade.nn.any_order import GIVEN, ROLE, SEED, AnyOrderModule, _hashed
 from rnade.nn.table import TableDensity, encoded
 from rnade.training import Bank, Member, make_recipe
 from rnade.training.any_order import POWER, AnyOrderRows, with_roles
@@ -140,14 +140,17 @@ def test_the_loss_and_its_gradient_are_those_of_plain_torch():
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_dropout_leaves_out_its_share_and_keeps_the_mean(rate):
     seed = torch.rand(400, 1, generator=torch.Generator().manual_seed(0))
-    like = torch.empty(400, 64)
-    kept = [_kept(_hashed(seed, 64, 0), like, layer, rate) for layer in range(4)]
-    for factors in kept:
-        assert (factors == 0).float().mean() == pytest.approx(rate, abs=0.02)
-        assert (factors == 0).float().mean(0).max() < rate + 0.12  # every unit
-        assert (factors == 0).float().mean(1).max() < rate + 0.35  # every row
-    together = ((kept[0] == 0) & (kept[1] == 0)).float().mean()
-    assert together == pytest.approx(rate**2, abs=0.02)
+    left_out = (_hashed(seed, 64, 0) < round(rate * 2**8)).float().unbind(-1)  # of four layers
+    for own in left_out:
+        assert own.mean() == pytest.approx(rate, abs=0.02)
+        assert own.mean(0).max() < rate + 0.12  # every unit
+        assert own.mean(1).max() < rate + 0.35  # every row
+    assert (left_out[0] * left_out[1]).mean() == pytest.approx(rate**2, abs=0.02)
+    module = make(table()[0], dropout=rate, n_hidden=64).float()
+    s = torch.randn(1, 400, 64, generator=torch.Generator().manual_seed(1))
+    kept, whole = module._hidden(s, seed[None]), module._hidden(s, None)
+    assert (kept == 0).float().mean() == pytest.approx(rate, abs=0.03)
+    assert kept.mean().item() == pytest.approx(whole.mean().item(), abs=0.05)
 
 
 def test_a_bank_trains_each_network_as_if_alone():

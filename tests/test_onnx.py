@@ -145,6 +145,7 @@ def test_one_column_given_others(fitted, column, tmp_path):
 def test_one_column_of_real_columns_given_some(tmp_path):
     X = pd.DataFrame(real_rows(150), columns=list("abcde"))
     model = RNADE(n_hidden=9, **QUICK).fit(X)
+    assert model.questions_.gaussians is not None
     export_conditional(model, "b", tmp_path / "m.onnx")
     some = X[:20].assign(a=np.nan, e=np.nan)
     expected = model.conditional("b", some[["c", "d"]]).log_pdf(some["b"])

@@ -163,7 +163,7 @@ def log_prob(z: Tensor, cells: Tensor, layout: Layout) -> Tensor:
     core = chosen + torch.where(inside, within, 0.0)
     if K:
         smooth = torch.logsumexp(
-            z[..., C : C + K] + _components(z[..., C + K :], cells, layout), -1
+            z[..., C : C + K] + component_log_densities(z[..., C + K :], cells, layout), -1
         )
         core = torch.where(_is_smooth(cells), torch.logaddexp(core, smooth), core)
     core = core - torch.logsumexp(z[..., : C + K], -1) + layout.log_inside.to(z)
@@ -174,8 +174,16 @@ def _is_smooth(cells: Tensor) -> Tensor:
     return cells[..., LOG_WIDTH] > -math.inf
 
 
-def _components(z: Tensor, cells: Tensor, layout: Layout) -> Tensor:
-    """Log densities or masses of a value under each component, shape (..., D, K)."""
+def component_log_densities(z: Tensor, cells: Tensor, layout: Layout) -> Tensor:
+    """Log densities or masses of a value under each component, shape (..., D, K).
+
+    Parameters
+    ----------
+    z : Tensor of shape (..., D, 2 K)
+        Means and logarithms of scales.
+    cells : Tensor of shape (..., D, 4 or more)
+    layout : Layout
+    """
     mu, log_scale = z.chunk(2, -1)
     log_scale = log_scale.clamp(SMALLEST_LOG_SCALE, LARGEST_LOG_SCALE)
     # Of columns without components the outputs are no numbers to compute with.

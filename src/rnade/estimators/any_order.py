@@ -23,10 +23,11 @@ from rnade.nn.any_order import AnyOrderModule
 from rnade.nn.coarse import CoarseModule
 from rnade.nn.ensemble import log_average
 from rnade.nn.questions import log_densities
-from rnade.nn.table import TableDensity
+from rnade.nn.table import TableDensity, encoded
 from rnade.training import Member, Outcome, diverged_error
 from rnade.training.em.coarse import fit_coarse
 from rnade.training.folds import FEWEST_ROWS_TO_FOLD
+from rnade.training.gaussians import fit_gaussians
 from rnade.training.questions import cut_smoothly, plan_questions, questions_recipe
 from rnade.training.table import (
     TablePlan,
@@ -246,9 +247,15 @@ class AbstractAnyOrderEstimator(
             return
         networks: Any = result.module
         orders = _random_orders(len(columns), plan.n_orders, seed)
-        module = TableDensity(columns, networks, orders).to(device)
+        told, apart = (
+            b._replace(x=encoded(columns, b.x.cpu().numpy())[..., :-1].to(device))
+            for b in (rows, some(held_out))
+        )
+        gaussians = fit_gaussians(columns, networks, told, apart, seed)
+        module = TableDensity(columns, networks, orders, gaussians=gaussians).to(device)
         self.questions_ = module.double().requires_grad_(False)
-        self.questions_network_ = plan.settings()
+        n_gaussians = 0 if gaussians is None else gaussians.n_components
+        self.questions_network_ = plan.settings() | {"n_gaussians": n_gaussians}
 
     # ---------------------------------------------------------------- asking
 

@@ -16,6 +16,7 @@ from rnade.estimators.base import AbstractTrainedEstimator
 from rnade.estimators.questions import QuestionsMixin
 from rnade.estimators.tables import AbstractTableEstimator
 from rnade.nn.any_order import AbstractAnyOrderModule
+from rnade.nn.gaussians import Gaussians
 from rnade.nn.table import TableDensity, encoded
 from rnade.training import Recipe
 from rnade.training.table import TablePlan, network_shape, table_recipe
@@ -89,7 +90,9 @@ class AbstractNetworksEstimator(QuestionsMixin, AbstractTableEstimator, Abstract
         shape = {**network_shape(sizes), "links": links}
         networks = self._empty_networks(columns, shape, sizes["n_networks"])
         orders = torch.zeros(sizes["n_orders"], len(columns), dtype=torch.int64)
-        return TableDensity(columns, networks, orders, self._indicators())
+        K = sizes.get("n_gaussians", 0)
+        gaussians = Gaussians(len(columns), K) if K else None
+        return TableDensity(columns, networks, orders, self._indicators(), gaussians)
 
     def _table_recipe(self, plan: TablePlan, n_columns: int) -> Recipe:
         """The recipe of a table's networks with the settings given as parameters.

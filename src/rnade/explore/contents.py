@@ -32,13 +32,16 @@ def network_blocks(table: TableDensity) -> list[Block]:
 
 
 def table_block(table: TableDensity) -> Block:
-    """How the columns are cut, and what links have counted, as text."""
+    """How the columns are cut, what links have counted, and the Gaussians, as text."""
     arrays: dict[str, Array] = {}
     for d, column in enumerate(table.columns):
         arrays |= {f"column {d} {name}": a for name, a in column.arrays().items()}
     for i, link in enumerate(table.links):
         own = ("sources", "signs", "counts", "prior")
         arrays |= {f"link {i} {name}": link.arrays()[name] for name in own}
+    if table.gaussians is not None:
+        own_tensors = table.gaussians.state_dict().items()
+        arrays |= {f"gaussians {name}": t.double().cpu().numpy() for name, t in own_tensors}
     return pack(arrays, {})
 
 
@@ -56,7 +59,8 @@ def part_of(table: TableDensity, n_networks: int) -> TableDensity:
         return table
     few: Any = AnyOrderModule.stack([networks.one(m) for m in range(n_networks)])
     own = torch.arange(table.n_orders) % networks.n_models < n_networks
-    return TableDensity(table.columns, few, table.orders.cpu()[own], table.indicators)
+    orders = table.orders.cpu()[own]
+    return TableDensity(table.columns, few, orders, table.indicators, table.gaussians)
 
 
 def facts_of(table: TableDensity, schema: Schema) -> dict[str, Any]:
@@ -70,6 +74,7 @@ def facts_of(table: TableDensity, schema: Schema) -> dict[str, Any]:
         "predicts": [[d] for d in range(D)] if apart else [list(range(D))] * networks.n_models,
         "orders": table.orders.tolist(),
         "links": [{"target": link.target} for link in table.links],
+        "gaussians": table.gaussians is not None,
     }
 
 

@@ -29,9 +29,10 @@ function logSumExp(values) {
 class ColumnDensity {
   /**
    * `outputs` has those of each network; `linked` what each link says: {cells} with shares of the
-   * cells, {value} that the column has, or null where it says nothing.
+   * cells, {value} that the column has, or null where it says nothing; `beside` are components
+   * of Gaussians, which have a share of the whole.
    */
-  constructor(cells, nComponents, outputs, linked) {
+  constructor(cells, nComponents, outputs, linked, beside = [], share = 0) {
     const C = cells.nCells, K = cells.hasSmooth ? nComponents : 0, M = outputs.length;
     this.column = cells;
     this.cells = new Float64Array(C);
@@ -50,6 +51,12 @@ class ColumnDensity {
         if (link.cells) for (let c = 0; c < C; c++) this.cells[c] += share * link.cells[c];
         else this.exact.push({ share, value: link.value });
       });
+    }
+    if (share) {
+      for (let c = 0; c < C; c++) this.cells[c] *= 1 - share;
+      for (const part of [...this.exact, ...this.components]) part.share *= 1 - share;
+      for (const { logWeight, mu, logScale } of beside)
+        this.#add(share * Math.exp(logWeight), mu, logScale);
     }
     this.summed = new Float64Array(C + 1);
     for (let c = 0; c < C; c++) this.summed[c + 1] = this.summed[c] + this.cells[c];

@@ -10,6 +10,7 @@ class Model {
     this.orders = facts.orders;
     const links = facts.links.map((link, i) => ({ ...link, ...arraysOf(tensors, `link ${i} `) }));
     this.links = facts.columns.map((_, d) => links.filter(({ target }) => target === d));
+    this.gaussians = facts.gaussians ? new Gaussians(arraysOf(tensors, "gaussians ")) : null;
     // For columns whose missing cells are modelled, the column that tells them.
     this.indicatorOf = this.columns.map(({ name }) =>
       this.columns.findIndex((other) => other.indicates === name));
@@ -76,8 +77,12 @@ class Model {
 
   /** The distribution of column d from the outputs of networks. */
   density(d, outputs, values) {
-    const { cells } = this.columns[d];
-    return new ColumnDensity(cells, this.nComponents, outputs, this.linked(d, values));
+    const { cells } = this.columns[d], linked = this.linked(d, values), { gaussians } = this;
+    if (!gaussians?.share[d]) return new ColumnDensity(cells, this.nComponents, outputs, linked);
+    const positions = Array.from(values, (x, e) =>
+      Number.isNaN(x) ? NaN : this.columns[e].cells.encode(x).position);
+    const beside = gaussians.of(d, positions), share = gaussians.share[d];
+    return new ColumnDensity(cells, this.nComponents, outputs, linked, beside, share);
   }
 }
 

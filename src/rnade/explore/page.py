@@ -29,9 +29,9 @@ from rnade.typing import Array
 LARGEST_PAGE, MOST_CELLS = 5_000_000, 200_000
 # The page's own script in parts, each of which knows those before it.
 SCRIPTS = (
-    *("tensors", "cells", "network", "density", "model", "walk", "slots", "questions"),
-    *("words", "state", "pictures", "schedule", "card", "card_levels", "card_numbers"),
-    *("pair", "page", "start"),
+    *("tensors", "cells", "network", "density", "gaussians", "model", "walk", "slots"),
+    *("questions", "words", "state", "pictures", "schedule", "card"),
+    *("card_levels", "card_numbers", "pair", "page", "start"),
 )
 GLANCE = {
     "density": "Log density of what is set",

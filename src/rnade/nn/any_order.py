@@ -20,8 +20,9 @@ from rnade.columns.partition import CODE, POSITION, ColumnCells
 from rnade.families.base import fresh_generator
 from rnade.nn.autoregressive import drawn_by
 from rnade.nn.bank import AbstractTrainable
+from rnade.nn.gaussians import FARTHEST, Gaussians
 from rnade.nn.mixed_heads import log_densities, weighted_log_likelihood
-from rnade.nn.walk import FARTHEST, Walk
+from rnade.nn.walk import Walk
 
 # Last of a cell's features, what training tells of it: the weight of its log density, or GIVEN
 # where the network sees it, or 0 where it is not observed (of `ColumnNetworks` its place in an
@@ -231,11 +232,13 @@ class AbstractAnyOrderModule(AbstractTrainable):
                 return h
             if layer % 4 == 0:
                 bits = _hashed(seed, h.shape[-1], layer)
-            return h * _kept(bits, h, layer, self.dropout)
+            kept = bits[..., layer % 4] >= round(self.dropout * 2**8)
+            return (h * kept).mul_(1 / (1 - self.dropout))
 
-        for l in range(self.U.shape[1]):  # noqa: E741  the paper's letter of a layer
-            inner = torch.baddbmm(self.u[:, l], units(s), self.U[:, l])
-            s = torch.baddbmm(s, units(inner), self.Q[:, l])
+        # Unbound at once: the gradient of L slices would be L tensors of the size of all.
+        for U, u, Q in zip(self.U.unbind(1), self.u.unbind(1), self.Q.unbind(1), strict=True):
+            inner = torch.baddbmm(u, units(s), U)
+            s = torch.baddbmm(s, units(inner), Q)
         return units(s)
 
     # ---------------------------------------------------------------- densities
@@ -304,11 +307,17 @@ class AbstractAnyOrderModule(AbstractTrainable):
     def _outputs_of(self, s: Tensor, d: int) -> Tensor:
         return self.head(self._shared(s), d)
 
-    def walk(self, order: Sequence[int], n: int) -> Walk:
+    def walk(self, order: Sequence[int], n: int, gaussians: Gaussians | None = None) -> Walk:
         """Begin to go along an order of the columns with n rows, none of whose cells is known."""
-        return Walk(self, list(order), n)
+        return Walk(self, list(order), n, gaussians)
 
-    def log_conditionals(self, cells: Tensor, seen: Tensor, order: Sequence[int]) -> Tensor:
+    def log_conditionals(
+        self,
+        cells: Tensor,
+        seen: Tensor,
+        order: Sequence[int],
+        gaussians: Gaussians | None = None,
+    ) -> Tensor:
         """Terms log p(x_d | those observed before it in the order); 0 where not observed.
 
         Parameters
@@ -316,13 +325,15 @@ class AbstractAnyOrderModule(AbstractTrainable):
         cells : Tensor of shape (B, D, 4), or (B, D, 5 + R) where there are links
         seen : bool Tensor of shape (B, D)
         order : permutation of 0..D-1
+        gaussians : Gaussians, optional
+            Beside the networks.
 
         Returns
         -------
         Tensor of shape (n_walkers, B, D)
         """
         terms = cells.new_zeros(self.n_walkers, *seen.shape)
-        walk = self.walk(order, len(cells))
+        walk = self.walk(order, len(cells), gaussians)
         for d, z in walk:
             column = walk.log_densities(z, cells[:, d])
             terms[..., d] = torch.where(seen[:, d], column, 0.0)
@@ -402,20 +413,14 @@ def links_by_column(links: Sequence[Link], n_columns: int) -> tuple[tuple[Link, 
     return tuple(tuple(k for k in links if k.target == d) for d in range(n_columns))
 
 
-def _kept(bits: Tensor, like: Tensor, layer: int, rate: float) -> Tensor:
-    """Factors of dropout: 0 for a share `rate` of the units, else 1 / (1 - rate).
-
-    From a hash of the row's number and the unit, eight bits of it for each of four layers, so that
-    the same rows give the same factors on every device and nothing but the source of the rows has
-    a random state.
-    """
-    kept = ((bits >> 8 * (layer % 4)) & 0xFF) >= round(rate * 2**8)
-    return kept.to(like.dtype).mul_(1 / (1 - rate))
-
-
 def _hashed(seed: Tensor, H: int, which: int) -> Tensor:
-    """32 bits for each row and unit, as good as random, from the number of a row."""
+    """Four bytes for each row and unit, uint8 of shape (..., H, 4), for dropout in four layers.
+
+    As good as random, from the number of a row, so that the same rows leave out the same units on
+    every device and nothing but the source of the rows has a random state.
+    """
     unit = torch.arange(H, dtype=torch.int32, device=seed.device) + which * H
     bits = (seed * 2**24).to(torch.int32) * 668265263 + unit * 374761393
     bits = (bits ^ (bits >> 15)) * 739982445
-    return (bits ^ (bits >> 12)) * 695872825
+    bits = (bits ^ (bits >> 12)) * 695872825
+    return bits.view(torch.uint8).view(*bits.shape, 4)

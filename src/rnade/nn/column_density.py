@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from rnade.backends import heads
 from rnade.backends.heads import LARGEST_LOG_SCALE, SMALLEST_LOG_SCALE, Layout
 from rnade.columns.partition import CODE, WITHIN, ColumnCells, Measure
+from rnade.nn.gaussians import Components
 from rnade.typing import Array
 
 # Halvings of a range: of whole numbers until one is left, of real ones down to 1e-14 of it.
@@ -55,12 +56,20 @@ class ColumnDensity:
         Outputs of the networks, in float64 on the CPU; beyond P the logits of the links' shares.
     n_components : int
     linked : sequence of Linked
+    beside : Components, optional
+        That have a share of each distribution.
     """
 
     def __init__(
-        self, column: ColumnCells, z: Tensor, n_components: int, linked: Sequence[Linked] = ()
+        self,
+        column: ColumnCells,
+        z: Tensor,
+        n_components: int,
+        linked: Sequence[Linked] = (),
+        beside: Components | None = None,
     ) -> None:
         self._n_components = n_components
+        self._beside = beside = None if beside is None else beside.take(slice(None))
         C, K = column.n_cells, n_components * column.has_smooth
         self._outputs, self._links = z, tuple(linked)
         P = C + 3 * K
@@ -92,6 +101,13 @@ class ColumnDensity:
         self._mu = mu.flatten(1).numpy()
         clamped = log_scale.clamp(SMALLEST_LOG_SCALE, LARGEST_LOG_SCALE)
         self._scale = clamped.flatten(1).exp().numpy()
+        if beside is not None:
+            rest, own = 1 - beside.share, beside.share * beside.log_weight.exp().numpy()
+            self.cells, self._linked = rest * self.cells, rest * self._linked
+            self._exact = rest * self._exact
+            self._fractions = np.concatenate([rest * self._fractions, own], 1)
+            self._mu = np.concatenate([self._mu, beside.mu.numpy()], 1)
+            self._scale = np.concatenate([self._scale, beside.log_scale.exp().numpy()], 1)
 
     @cached_property
     def _layout(self) -> Layout:
@@ -104,7 +120,10 @@ class ColumnDensity:
         """The distributions of some rows, any of them also more than once."""
         index = torch.as_tensor(rows)
         linked = [link.take(rows) for link in self._links]
-        return ColumnDensity(self.column, self._outputs[:, index], self._n_components, linked)
+        beside = None if self._beside is None else self._beside.take(index)
+        return ColumnDensity(
+            self.column, self._outputs[:, index], self._n_components, linked, beside
+        )
 
     def log_prob(self, x: Array) -> Array:
         """Log density, or log probability, of one value for each row."""
@@ -113,7 +132,10 @@ class ColumnDensity:
         inside = encoded[:, CODE] >= 0
         of_each = heads.log_prob(self._z, cells, self._layout)[..., 0]
         of_each = of_each + torch.where(torch.as_tensor(inside), self._log_heads, 0.0)
-        of_heads = (torch.logsumexp(of_each, 0) - math.log(len(of_each))).numpy()
+        of_all = torch.logsumexp(of_each, 0) - math.log(len(of_each))
+        if self._beside is not None:
+            of_all = self._beside.mixed(of_all, cells[:, 0], self._layout)
+        of_heads = of_all.numpy()
         code = np.where(inside, encoded[:, CODE], 0).astype(np.int64)
         with np.errstate(divide="ignore"):
             of_links = self._linked[np.arange(len(self)), code] * np.exp(encoded[:, WITHIN])

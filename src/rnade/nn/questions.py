@@ -54,10 +54,11 @@ def log_densities(table: TableDensity, X: Array, given: NDArray[np.bool_]) -> Te
         cells, seen, known = x[..., :-1], x[..., -1] > 0, first.to(table.device)
         asked = seen & ~known
         some = asked.any(0).tolist()
+        beside = None if table.gaussians is None else table.gaussians.given(cells, seen & known)
         along = []
         for r, order in table._all():
-            walk = table.network(r).walk([d for d in order if some[d]], len(x))
-            walk.know(cells, seen & known)
+            walk = table.walk(r, [d for d in order if some[d]], len(x))
+            walk.know(cells, seen & known, beside)
             total = cells.new_zeros(len(x))
             for d, z in walk:
                 term = walk.log_densities(z, cells[:, d])[0]
@@ -113,7 +114,8 @@ def _drawn_by(
     """Draw missing cells by one network, each row along its own order."""
     filled, missing = X.copy(), np.isnan(X)
     module, x = table.network(m).in_single_precision(), table.cells(X)
-    walk = module.walk([], len(X))
+    gaussians = None if table.gaussians is None else table.gaussians.in_single_precision()
+    walk = module.walk([], len(X), gaussians)
     walk.know(x.float(), x[..., -1] > 0)
 
     def index(places: NDArray[np.int64]) -> Tensor:
@@ -136,7 +138,9 @@ def _drawn_by(
         for d in np.unique(column[places]).tolist():
             among = np.flatnonzero(column[places] == d)
             rows, z = index(places[among]), module.head(h[:, index(among)], d)
-            values = table.density_of(d, z, x[rows], walk.given[rows]).sample(generator)
+            beside = walk.components(d, rows)
+            density = table.density_of(d, z, x[rows], walk.given[rows], beside)
+            values = density.sample(generator)
             filled[places[among], d] = values
             x[rows, d, :FIRST_LINK] = table.features_of(d, values)
             walk.tell_of(d, rows, x[rows, d])
@@ -184,6 +188,7 @@ def fill(table: TableDensity, X: Array, how: str) -> Array:
         x = table.cells(X[at])
         given = x[..., -1] > 0
         h = table.networks.hidden(x, given)
+        beside = None if table.gaussians is None else table.gaussians.given(x, given)
         for d in np.flatnonzero(np.isnan(X[at]).any(0)).tolist():
             own = np.flatnonzero(np.isnan(X[at, d]))
             index = torch.as_tensor(own).to(table.device)
@@ -194,7 +199,9 @@ def fill(table: TableDensity, X: Array, how: str) -> Array:
                 z = table.networks.conditionals(x[index], known, d)
             else:
                 z = table.networks.head(h[:, index], d)
-            filled[at[own], d] = table.density_of(d, z, x[index], known).filling(how)
+            components = None if beside is None else beside.rows(index).components(d)
+            density = table.density_of(d, z, x[index], known, components)
+            filled[at[own], d] = density.filling(how)
     return filled
 
 

@@ -15,7 +15,9 @@ from rnade.nn.any_order import AbstractAnyOrderModule, links_by_column
 from rnade.nn.column_density import ColumnDensity, Linked
 from rnade.nn.distribution import TableDistribution, Values
 from rnade.nn.ensemble import log_average, log_averages
+from rnade.nn.gaussians import Components, Gaussians
 from rnade.nn.mixed_heads import FIRST_LINK, VALUE
+from rnade.nn.walk import Walk
 from rnade.typing import Array
 
 
@@ -190,6 +192,8 @@ class TableDensity(AbstractTableDensity):
     indicators : mapping of int to int, optional
         For columns whose missing cells are modelled, the column of two levels that tells them. It
         must come before the column in every order.
+    gaussians : Gaussians, optional
+        That have a share of every column's distribution, of tables of real numbers.
     """
 
     orders: Tensor
@@ -200,9 +204,10 @@ class TableDensity(AbstractTableDensity):
         networks: AbstractAnyOrderModule,
         orders: Tensor,
         indicators: Mapping[int, int] | None = None,
+        gaussians: Gaussians | None = None,
     ) -> None:
         super().__init__(columns, indicators)
-        self.networks = networks
+        self.networks, self.gaussians = networks, gaussians
         self.register_buffer("orders", orders)
 
     @property
@@ -268,7 +273,10 @@ class TableDensity(AbstractTableDensity):
         orders = self.orders.tolist()
         for rows in torch.split(x, self._rows_at_a_time(), 0):
             cells, seen = rows[..., :-1], rows[..., -1] > 0
-            each = [self.network(r).log_conditionals(cells, seen, orders[r])[0] for r in wanted]
+            each = [
+                self.network(r).log_conditionals(cells, seen, orders[r], self.gaussians)[0]
+                for r in wanted
+            ]
             parts.append(torch.stack(each))
         return torch.cat(parts, 1)
 
@@ -276,13 +284,18 @@ class TableDensity(AbstractTableDensity):
         """What goes along order r, sharing its tensors with the bank."""
         return self.networks.walker(r % self.networks.n_walkers)
 
+    def walk(self, r: int, order: Sequence[int], n: int) -> Walk:
+        """Begin to go with n rows along an order, or a part of it, as order r is gone along."""
+        return self.network(r).walk(order, n, self.gaussians)
+
     def _all(self) -> Iterator[tuple[int, list[int]]]:
         yield from enumerate(self.orders.tolist())
 
     def _rows_at_a_time(self) -> int:
         """So that neither all orders' terms nor the networks' inputs take much room."""
         M, n_inputs, H = self.networks.W.shape
-        return max(1, min(8192, rows_at_a_time(M * (n_inputs + 8 * H))))
+        beside = 0 if self.gaussians is None else 4 * self.gaussians.numbers_of_a_row
+        return max(1, min(8192, rows_at_a_time(M * (n_inputs + 8 * H) + beside)))
 
     # ---------------------------------------------------------------- one column given others
 
@@ -294,9 +307,16 @@ class TableDensity(AbstractTableDensity):
         size = self._rows_at_a_time()
         pieces = zip(torch.split(x, size, 0), torch.split(known, size, 0), strict=True)
         z = [self.networks.conditionals(rows, at, d) for rows, at in pieces]
-        return self.density_of(d, torch.cat(z, 1), x, known)
+        components = None
+        if self.gaussians is not None:
+            pieces = zip(torch.split(x, size, 0), torch.split(known, size, 0), strict=True)
+            parts = [self.gaussians.given(rows, at).components(d) for rows, at in pieces]
+            components = Components.joined(parts)
+        return self.density_of(d, torch.cat(z, 1), x, known, components)
 
-    def density_of(self, d: int, z: Tensor, x: Tensor, given: Tensor) -> ColumnDensity:
+    def density_of(
+        self, d: int, z: Tensor, x: Tensor, given: Tensor, beside: Components | None = None
+    ) -> ColumnDensity:
         """Density of column d from its outputs, and from the values of given cells by links.
 
         Parameters
@@ -305,6 +325,8 @@ class TableDensity(AbstractTableDensity):
         z : Tensor of shape (M, B, P_d + R)
         x : Tensor of shape (B, D, 5 or more)
         given : bool Tensor of shape (B, D)
+        beside : Components, optional
+            Of the Gaussians.
         """
         z, linked = z.double().cpu(), []
         for link in self.networks.links[d]:
@@ -317,7 +339,7 @@ class TableDensity(AbstractTableDensity):
             else:
                 values = link.values(self.columns[d], x[..., VALUE].double().cpu().numpy())
                 linked.append(Linked(there & ~np.isnan(values), values=values))
-        return ColumnDensity(self.columns[d], z, self.networks.n_components, linked)
+        return ColumnDensity(self.columns[d], z, self.networks.n_components, linked, beside)
 
     # ---------------------------------------------------------------- draws
 
@@ -334,11 +356,12 @@ class TableDensity(AbstractTableDensity):
     @torch.no_grad()
     def _draw_along(self, r: int, order: list[int], n: int, generator: Generator) -> Array:
         X = np.empty((n, self.n_dimensions))
-        walk = self.network(r).walk(order, n)
+        walk = self.walk(r, order, n)
         seen = torch.ones(n, dtype=torch.bool, device=self.device)
         x = torch.zeros(n, self.n_dimensions, FIRST_LINK, device=self.device, dtype=self.dtype)
         for d, z in walk:
-            X[:, d] = self.density_of(d, z, x, walk.given).sample(generator)
+            density = self.density_of(d, z, x, walk.given, walk.components(d))
+            X[:, d] = density.sample(generator)
             x[:, d] = self.features_of(d, X[:, d])
             here = seen
             if d in self.indicators:
@@ -360,9 +383,9 @@ class TableDensity(AbstractTableDensity):
             at = (chosen == r).nonzero()[:, 0].numpy()
             if not len(at):
                 continue
-            walk, own = self.network(r).walk(order, len(at)), x[torch.as_tensor(at)]
+            walk, own = self.walk(r, order, len(at)), x[torch.as_tensor(at)]
             for d, z in walk:
-                density = self.density_of(d, z, own, walk.given)
+                density = self.density_of(d, z, own, walk.given, walk.components(d))
                 found[at, d] = density.transform(X[at, d], generator)
                 walk.tell(own[:, d], own[:, d, -1] > 0)
         return found

@@ -7,13 +7,11 @@ import torch
 from torch import Tensor
 
 from rnade.columns.partition import CODE, POSITION
+from rnade.nn.gaussians import FARTHEST, Components, Gaussians, Given
 from rnade.nn.mixed_heads import log_densities
 
 if TYPE_CHECKING:
     from rnade.nn.any_order import AbstractAnyOrderModule
-
-# Positions further out than this tell the network no more.
-FARTHEST = 4.0
 
 
 class Walk:
@@ -28,11 +26,19 @@ class Walk:
         Cells that have been told.
     """
 
-    def __init__(self, module: "AbstractAnyOrderModule", order: list[int], n: int) -> None:
+    def __init__(
+        self,
+        module: "AbstractAnyOrderModule",
+        order: list[int],
+        n: int,
+        gaussians: Gaussians | None = None,
+    ) -> None:
         self.module, self.order, self.at = module, order, 0
         M, _, H = module.c.shape
         self.s = module.c.expand(M, n, H).clone()
         self.given = torch.zeros(n, module.n_dimensions, dtype=torch.bool, device=module.device)
+        self._gaussians = gaussians
+        self._beside = None if gaussians is None else gaussians.start(n)
         layout = module.layout
         self._first = layout.inputs.tolist()
         self._place = {int(d): i for i, d in enumerate(layout.numbers.tolist())}
@@ -56,7 +62,15 @@ class Walk:
         z, gates = z[..., : layout.n_outputs], z[..., None, layout.n_outputs :]
         if module.n_links:
             given = self.given[:, None, module._sources(module.device)[d]].all(-1)
-        return log_densities(z, gates, cells[:, None], given, layout)[..., 0]
+        found = log_densities(z, gates, cells[:, None], given, layout)[..., 0]
+        beside = self.components(d)
+        return found if beside is None else beside.mixed(found, cells, layout)
+
+    def components(self, d: int, rows: Tensor | slice | None = None) -> Components | None:
+        """Components of Gaussians for a column of all rows, or of some, if there are Gaussians."""
+        if self._beside is None:
+            return None
+        return (self._beside if rows is None else self._beside.rows(rows)).components(d)
 
     def tell(self, cells: Tensor, seen: Tensor) -> None:
         """Say what the column last given holds.
@@ -69,16 +83,23 @@ class Walk:
         d = self.order[self.at]
         self.s = self.s + self._step(d, cells, seen)
         self.given[:, d] = seen
+        if self._beside is not None:
+            self._beside.tell(d, cells, seen)
 
-    def know(self, cells: Tensor, given: Tensor) -> None:
+    def know(self, cells: Tensor, given: Tensor, beside: Given | None = None) -> None:
         """Begin anew with some cells known.
 
         Parameters
         ----------
         cells : Tensor of shape (n, D, 4 or more)
         given : bool Tensor of shape (n, D)
+        beside : Given, optional
+            What Gaussians say given these cells, where that has been computed before.
         """
         self.s, self.given = self.module._told(cells, given), given.clone()
+        if self._gaussians is not None:
+            known = self._gaussians.given(cells, given) if beside is None else beside
+            self._beside = known.copy()
 
     def hidden(self, rows: Tensor | slice) -> Tensor:
         """What the heads share of some rows, (M, k, H): with the module's `head` any outputs."""
@@ -97,6 +118,8 @@ class Walk:
         step = self._step(d, cells, torch.ones(len(cells), dtype=torch.bool, device=cells.device))
         self.s[:, rows] += -step if forget else step
         self.given[rows, d] = not forget
+        if self._beside is not None:
+            self._beside.tell_of(d, rows, cells)
 
     def _step(self, d: int, cells: Tensor, seen: Tensor) -> Tensor:
         """What a column adds to what enters the residual layers, (M, n, H)."""

@@ -175,7 +175,7 @@ def log_terms(
         smooth = g.stack([c.smooth for c in cells])
         t = g.stack([c.position for c in cells]).unsqueeze(-1)
         log_width = g.stack([c.log_width for c in cells]).unsqueeze(-1)
-        parts = z.part(C, C + K) + _components(
+        parts = z.part(C, C + K) + component_log_terms(
             g, z.part(C + K, C + 3 * K), t, log_width, columns, K
         )
         core = g.where(smooth, g.logaddexp(core, parts.logsumexp()), core)
@@ -183,7 +183,7 @@ def log_terms(
     return g.where(inside, core, within)
 
 
-def _components(
+def component_log_terms(
     g: Graph, z: Value, t: Value, log_width: Value, columns: Sequence[ColumnCells], K: int
 ) -> Value:
     """Log densities or masses of values under each component, (R, B, K)."""

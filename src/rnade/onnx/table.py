@@ -7,9 +7,10 @@ import numpy as np
 
 from rnade.columns.partition import ColumnCells
 from rnade.nn.any_order import AnyOrderModule
+from rnade.nn.gaussians import FARTHEST
 from rnade.nn.table import AbstractTableDensity, TableDensity
-from rnade.nn.walk import FARTHEST
 from rnade.onnx.cells import NOWHERE, encode, link_terms, log_terms
+from rnade.onnx.gaussians import with_gaussians
 from rnade.onnx.graph import Graph, Value
 from rnade.typing import Array
 
@@ -192,4 +193,8 @@ def log_conditional(g: Graph, x: Value, table: AbstractTableDensity, d: int) -> 
     for other, told in given.items():
         s = s + networks.step(models, [other] * len(models), [told] * len(models))
     terms = networks.log_densities(s, models, [d] * len(models), [given] * len(models))
-    return terms.logsumexp(0) - math.log(len(models))
+    found = terms.logsumexp(0) - math.log(len(models))
+    if table.gaussians is None:
+        return found
+    column = table.columns[d]
+    return with_gaussians(g, found, table.gaussians, d, column, networks.cells, given)
