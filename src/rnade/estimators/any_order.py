@@ -78,6 +78,11 @@ class AbstractAnyOrderEstimator(
     n_layers: int
     ensemble: Any
 
+    @property
+    def _effort(self) -> str:
+        """How much is trained: "fast", "default" or "best"."""
+        return "default"
+
     def _read(self, X: Any) -> None:
         self.questions_, self.questions_network_ = None, None  # of an earlier fit
         super()._read(X)
@@ -174,6 +179,7 @@ class AbstractAnyOrderEstimator(
             # Of a streamed data set one network learns from all that passes by.
             n_networks=None if isinstance(self.ensemble, str) and self._stream is None else 1,
             cover=cover,
+            effort=self._effort,
         )
         if held_out is not None and not cover:
             plan = replace(plan, n_folds=0)
@@ -225,7 +231,7 @@ class AbstractAnyOrderEstimator(
 
         rows = some(training)
         columns = cut_smoothly(X[training], None if weights is None else weights[training])
-        plan = plan_questions(len(rows.x), columns, device.type)
+        plan = plan_questions(len(rows.x), columns, device.type, self._effort)
         recipe = questions_recipe(plan, len(columns), self.epochs)
         members = table_members(
             columns,
@@ -247,11 +253,11 @@ class AbstractAnyOrderEstimator(
             return
         networks: Any = result.module
         orders = _random_orders(len(columns), plan.n_orders, seed)
-        told, apart = (
+        own, apart = (
             b._replace(x=encoded(columns, b.x.cpu().numpy())[..., :-1].to(device))
             for b in (rows, some(held_out))
         )
-        gaussians = fit_gaussians(columns, networks, told, apart, seed)
+        gaussians = fit_gaussians(columns, networks, own, apart, seed)
         module = TableDensity(columns, networks, orders, gaussians=gaussians).to(device)
         self.questions_ = module.double().requires_grad_(False)
         n_gaussians = 0 if gaussians is None else gaussians.n_components

@@ -81,8 +81,9 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
         early-stops on its own fold of the training rows, 1/8 of them, by which weights are found
         too; the held-out rows serve p-values and `held_out_score` alone.
     effort : {"default", "fast", "best"}
-        Of "auto", for tables of complete real-valued columns. "fast" trains two kinds of small
-        networks, in seconds, and "best" more kinds than the default, for ten times as long.
+        Of "auto". "fast" trains in seconds: two kinds of small networks, or for tables with other
+        than complete real-valued columns one network. "best" trains for up to ten times as long as
+        the default, more kinds and more networks.
     score_fitted : bool
         Whether to train so that every row is left out by some model of the average, to find
         outliers in the fitted table itself: then all rows have `fit_scores_` and `fit_pvalues_`.
@@ -236,6 +237,10 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
             return dict(changes)
         epochs = self._changed(dict(changes))._make_recipe().epochs
         return {**changes, "epochs": max(1, round(share * epochs))}
+
+    @property
+    def _effort(self) -> str:
+        return self.effort
 
     def _make_module(
         self, n_dimensions: int, recipe: Recipe, order: Any, generator: Generator | None

@@ -9,7 +9,14 @@ from collections.abc import Sequence
 
 from rnade.columns.partition import ColumnCells
 from rnade.training.recipe import Recipe
-from rnade.training.table import EPOCHS, TablePlan, orders_of, table_recipe, work_of_a_row
+from rnade.training.table import (
+    EFFORTS,
+    EPOCHS,
+    TablePlan,
+    orders_of,
+    table_recipe,
+    work_of_a_row,
+)
 from rnade.typing import Array
 
 # Multiplications and additions that training may take: for each value of the table, and in all.
@@ -41,7 +48,9 @@ def cut_smoothly(X: Array, weights: Array | None) -> list[ColumnCells]:
     return [ColumnCells.of_numbers(x, whole=False, weights=weights, n_cells=n_cells) for x in X.T]
 
 
-def plan_questions(n_rows: int, columns: Sequence[ColumnCells], device: str) -> TablePlan:
+def plan_questions(
+    n_rows: int, columns: Sequence[ColumnCells], device: str, effort: str = "default"
+) -> TablePlan:
     """Sizes of one network and of its training, by the table.
 
     Parameters
@@ -50,10 +59,13 @@ def plan_questions(n_rows: int, columns: Sequence[ColumnCells], device: str) -> 
         Of training.
     columns : sequence of ColumnCells
     device : "cpu" or "cuda"
+    effort : "fast", "default" or "best"
+        How much may be trained.
     """
     H, L, batch = next(size for least, size in SIZES.items() if n_rows >= least)
     work = work_of_a_row(columns, H, L, COMPONENTS) * batch
     affordable = min(max(WORK_OF_A_VALUE * n_rows * len(columns), LEAST_WORK), MOST_WORK[device])
+    affordable *= EFFORTS[effort]
     return TablePlan(
         n_networks=1,
         n_hidden=H,

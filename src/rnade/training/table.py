@@ -23,6 +23,10 @@ from rnade.training.recipe import MODERN, Recipe
 MOST_NETWORKS = N_FOLDS
 # Multiplications and additions that a fit may take, so that it lasts a minute or so.
 WORK = {"cpu": 1.1e13, "cuda": 2e14}
+# How many times as many by effort.
+EFFORTS = {"fast": 0.05, "default": 1.0, "best": 10.0}
+# Updates that a network has at least, where the work is not enough for more.
+FEWEST_UPDATES = 400
 UNITS = {"cpu": 256, "cuda": 512}
 # Tables of so many rows have more units on a CPU too, and so have wide ones.
 MANY_ROWS, MORE_UNITS = 8000, 320
@@ -75,6 +79,7 @@ def plan_table(
     n_layers: int | None = None,
     n_networks: int | None = None,
     cover: bool = False,
+    effort: str = "default",
 ) -> TablePlan:
     """Choose sizes by the table: more for more rows, within the work that a fit may take.
 
@@ -88,17 +93,21 @@ def plan_table(
         Those that the user has chosen.
     cover : bool
         Whether the networks, if there are several, leave out all rows between them.
+    effort : "fast", "default" or "best"
+        How much may be trained; "fast" is one network.
     """
     units = max(UNITS[device], MORE_UNITS) if n_rows >= MANY_ROWS else UNITS[device]
     units = max(units, UNITS_OF_WIDE) if len(columns) > WIDE else units
     H, L = n_hidden or units, n_layers or 3
     batch = 128 if n_rows < 1000 else 256 if n_rows < 5000 else 512
-    updates = round(min(max(25 * math.sqrt(n_rows), 400), 3500))
-    work = work_of_a_row(columns, H, L, n_components) * batch * updates
-    affordable = int(WORK[device] / work)
+    updates = round(min(max(25 * math.sqrt(n_rows), FEWEST_UPDATES), 3500))
+    affordable = EFFORTS[effort] * WORK[device] / work_of_a_row(columns, H, L, n_components)
+    affordable /= batch * updates
     if affordable < 1 and n_networks is None:
-        updates = max(400, int(updates * WORK[device] / work))
-    networks = n_networks or min(MOST_NETWORKS, max(1, affordable))
+        fewest = FEWEST_UPDATES if effort != "fast" else FEWEST_UPDATES // 4
+        updates = max(fewest, int(updates * affordable))
+    most = 1 if effort == "fast" else MOST_NETWORKS
+    networks = n_networks or min(most, max(1, int(affordable)))
     n_folds = N_FOLDS if n_rows >= FEWEST_ROWS_TO_FOLD else 0
     if cover and n_networks is None:
         networks, share = covering(networks)
