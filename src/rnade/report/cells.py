@@ -14,6 +14,8 @@ from rnade.typing import Array
 # The interval of a number or a date that the model gives 90 %.
 ENDS = (0.05, 0.95)
 _MOST_REASONS = 3
+# Judged rows by which gains are measured: each column takes the networks once more.
+_MOST_FOR_GAINS = 4000
 # Fewer nats than this are no reason; a number inside the interval needs more (see `oddness`).
 _LEAST_SURPRISE, _LEAST_WITHIN = 1.0, 3.0
 
@@ -59,11 +61,7 @@ class CellReason:
 def explain_cells(asked: Asked, rows: NDArray[np.int64]) -> list[list[CellReason]]:
     """The cells of some rows that are odd given the other cells, the most surprising first.
 
-    Parameters
-    ----------
-    asked : Asked
-        With a model of a table of any kind.
-    rows : array of int, shape (n,)
+    It takes a model of a table of any kind.
     """
     X = asked.X[rows]
     surprise = asked.estimator.surprise(asked.given(rows)) if len(rows) else np.empty(X.shape)
@@ -125,17 +123,7 @@ def _reason(asked: Asked, X: Array, row: int, d: int, surprise: float) -> CellRe
 
 
 def given_others(asked: Asked, rows: NDArray[np.int64]) -> Array:
-    """Log density of each cell given all other observed cells of its row; NaN where missing.
-
-    Parameters
-    ----------
-    asked : Asked
-    rows : array of int, shape (n,)
-
-    Returns
-    -------
-    array of shape (n, D)
-    """
+    """Log densities of cells, (n, D), given the other observed ones of the row; NaN if missing."""
     X = asked.X[rows]
     found = np.full(X.shape, np.nan)
     for d in range(X.shape[1]):
@@ -146,19 +134,10 @@ def given_others(asked: Asked, rows: NDArray[np.int64]) -> Array:
 
 
 def alone(asked: Asked, rows: NDArray[np.int64]) -> Array:
-    """Log density of each cell by its column alone; NaN where missing.
+    """Log densities of cells, (n, D), by their columns alone; NaN where missing.
 
     The columns are as they were in the rows that the model learned from, cut into the model's own
     cells, each with its share of those rows: what the model would say if it knew of no other cell.
-
-    Parameters
-    ----------
-    asked : Asked
-    rows : array of int, shape (n,)
-
-    Returns
-    -------
-    array of shape (n, D)
     """
     X = asked.X[rows]
     found = np.full(X.shape, np.nan)
@@ -170,3 +149,10 @@ def alone(asked: Asked, rows: NDArray[np.int64]) -> Array:
         inside = column.log_inside + np.log(column.shares[np.maximum(code, 0)]) + within
         found[seen, d] = np.where(code >= 0, inside, within)
     return found
+
+
+def gains_given_others(asked: Asked) -> Array:
+    """What each judged cell's log density gains from all other cells of its row, (n, D)."""
+    judged = asked.rows.judged
+    at = np.linspace(0, len(judged) - 1, min(len(judged), _MOST_FOR_GAINS)).astype(int)
+    return given_others(asked, judged[at]) - alone(asked, judged[at])
