@@ -34,15 +34,7 @@ class Setting:
 def declared_settings(estimators: Mapping[str, str]) -> dict[str, dict[str, Setting]]:
     """Read the parameters of estimators from the source of `rnade.estimators`.
 
-    Parameters
-    ----------
-    estimators : mapping of str to str
-        Names of classes, by the name that ``--model`` takes.
-
-    Returns
-    -------
-    dict of dict of Setting
-        By the name of ``--model``, then by the name of the parameter.
+    Both the classes and what is found go by the names that ``--model`` takes.
     """
     package = Path(__file__).parents[1] / "estimators"
     classes = {
