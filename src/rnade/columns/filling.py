@@ -18,7 +18,8 @@ from rnade.typing import Array
 def fill_cells(X: Any, schema: Schema, values: Array, missing: Any) -> Any:
     """Give a table with some cells replaced and all else, bit for bit, as it is.
 
-    Index, types, order of the columns and columns that the schema leaves out are kept.
+    Index, types, order of the columns and columns that the schema leaves out are kept. It is a
+    copy; an array for a masked array or a list of lists.
 
     Parameters
     ----------
@@ -28,11 +29,6 @@ def fill_cells(X: Any, schema: Schema, values: Array, missing: Any) -> Any:
         Numbers and codes of levels, as `Schema.encode` gives them.
     missing : bool array of shape (N, D)
         Cells to replace.
-
-    Returns
-    -------
-    table of the kind of X
-        A copy; an array for a masked array or a list of lists.
     """
     changed = [
         (column, values[:, d], missing[:, d])

@@ -68,28 +68,14 @@ class Link:
         return self.counts.size > 0
 
     def cells(self, column: ColumnCells, code: Array) -> Array:
-        """Shares of the target's cells, (B, C), by the cell of the source (-1: a value not known).
-
-        Parameters
-        ----------
-        column : ColumnCells
-            The target.
-        code : int array of shape (B,)
-        """
+        """Shares of the target's cells, (B, C), by the cell of the source (-1: not known)."""
         alone = np.zeros((1, self.counts.shape[1]))
         counts = np.concatenate([self.counts, alone])[code]  # -1 is the last
         total = counts.sum(1, keepdims=True) + self.prior
         return np.asarray((counts + self.prior * column.shares) / total)
 
     def values(self, column: ColumnCells, X: Array) -> Array:
-        """Exact values that it gives for rows, (B,); NaN outside the range of the target.
-
-        Parameters
-        ----------
-        column : ColumnCells
-            The target.
-        X : array of shape (B, D)
-        """
+        """Exact values that it gives for rows, (B,); NaN outside the range of the target."""
         x = X[:, self.sources.astype(np.int64)] @ self.signs
         first, last = column.reach
         with np.errstate(invalid="ignore"):
@@ -147,7 +133,7 @@ class Link:
 def find_links(
     columns: Sequence[ColumnCells], X: Array, cells: Array, weights: Array | None = None
 ) -> list[Link]:
-    """Find what single columns of a table tell of others.
+    """Find what single columns of a table tell of others, by their targets.
 
     Parameters
     ----------
@@ -158,11 +144,6 @@ def find_links(
         From `ColumnCells.encode`.
     weights : array of shape (N,), optional
         Of the rows; their mean counts as one row.
-
-    Returns
-    -------
-    list of Link
-        By their targets.
     """
     if len(columns) > MOST_COLUMNS:
         return []

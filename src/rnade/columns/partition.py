@@ -377,14 +377,7 @@ class ColumnCells:
         return found
 
     def draw_within(self, cell: NDArray[np.int64], uniform: Array) -> Array:
-        """Draw values of given cells, from one uniform number each.
-
-        Parameters
-        ----------
-        cell : int array of shape (N,)
-        uniform : array of shape (N,)
-            From 0 to 1.
-        """
+        """Draw values of given cells, from one uniform number each."""
         x = np.empty(len(cell))
         if self.measure == Measure.REAL:
             smooth = cell < self.n_intervals
@@ -427,16 +420,7 @@ class ColumnCells:
         return np.clip(x, self.edges[0], self.edges[-1])
 
     def cell_cdf(self, x: Array) -> Array:
-        """Share of each cell that is at most x.
-
-        Parameters
-        ----------
-        x : array of shape (N,)
-
-        Returns
-        -------
-        array of shape (N, n_cells)
-        """
+        """Share of each cell that is at most x, (N, n_cells)."""
         x = np.asarray(x, dtype=np.float64)[:, None]
         if self.measure == Measure.REAL:
             parts = [(self.atoms <= x).astype(np.float64)]

@@ -46,12 +46,7 @@ class Rows:
     def of(cls, estimator: Any, X: Array, *, seed: int = 0) -> "Rows":
         """Look at what the model remembers of the table that it was fitted to.
 
-        Parameters
-        ----------
-        estimator : fitted estimator
-        X : array of shape (N, D)
-        seed : int
-            Of the split in two halves where the table is another one.
+        The seed is of the split in two halves where the table is another one.
         """
         n = len(X)
         fitted = getattr(estimator, "fitted_rows_", None)

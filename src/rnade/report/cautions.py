@@ -28,13 +28,7 @@ _FEW_HELD_OUT = 100
 def look_for_cautions(asked: Asked, scores: Array, found: Findings) -> list[Caution]:
     """Look for everything that could mislead a reader, the most serious first.
 
-    Parameters
-    ----------
-    asked : Asked
-    scores : array of shape (N,)
-        Log densities of all rows.
-    found : Findings
-        Without cautions.
+    It takes the log densities of all rows, and findings without cautions.
     """
     fitted = found.fitted
     cautions = [

@@ -50,15 +50,9 @@ def gains(
     order : list of int, or None
         Which column comes first, second and so on in the model; None if it has no one order.
     difference : array of shape (n, D)
-        Log conditionals of the model minus log densities of columns by themselves, row by row; NaN
-        where a cell is missing.
+        Row by row; NaN where a cell is missing. Columns with fewer than two cells are left out.
     closest : dict of int to (int, float)
         For some columns the one that shares the most information with it, and how much.
-
-    Returns
-    -------
-    list of Gain
-        In the model's order, or that of the columns; of those with at least two cells.
     """
     found = []
     for place, d in enumerate(range(len(names)) if order is None else order, start=1):

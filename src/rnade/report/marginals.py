@@ -93,15 +93,9 @@ def marginals(
 def column_marginal(
     column: Column, real: Array, sampled: Array, step: float
 ) -> LevelMarginal | NumberMarginal:
-    """Compare one column's real and sampled values.
+    """Compare one column's real and sampled values, NaN where a cell is missing.
 
-    Parameters
-    ----------
-    column : Column
-    real, sampled : array of shape (n,) and (m,)
-        NaN where a cell is missing.
-    step : float
-        To what numbers are rounded, 0 if they are not.
+    `step` is to what numbers are rounded, 0 if they are not.
     """
     missing = float(np.isnan(real).mean())
     real, sampled = real[~np.isnan(real)], sampled[~np.isnan(sampled)]

@@ -164,18 +164,7 @@ def find_odd(
     *,
     most: int = 10,
 ) -> Oddness:
-    """Rank the rows and explain the oddest.
-
-    Parameters
-    ----------
-    asked : Asked
-    judged : Judged
-        Of all rows.
-    places : array of shape (N,)
-        Which row of the file each row is, counted from 1.
-    most : int
-        How many rows to explain.
-    """
+    """Rank the rows and explain the oddest; `places` are the rows' numbers in the file, from 1."""
     own = getattr(asked.estimator, "calibration_", None)
     scores, p_values = judged.scores, judged.p_values
     calibration = Calibration.from_scores(scores[asked.rows.judged]) if own is None else own

@@ -98,13 +98,8 @@ class Correlation:
 def marginal(column: str, real: Array, sampled: Array, step: float) -> Marginal:
     """Compare one column's real and sampled values.
 
-    Parameters
-    ----------
-    column : str
-    real, sampled : array of shape (n,) and (m,)
-    step : float
-        To what the column is rounded, 0 if it is not. Bins then hold whole steps, and samples are
-        rounded alike before they are compared.
+    Of a column that is rounded to a `step`, which else is 0, bins hold whole steps, and samples
+    are rounded alike before they are compared.
     """
     edges = histogram_edges(real, step)
     sampled = rounded(sampled, real, step)
@@ -169,22 +164,11 @@ def cell_bins(column: Column, x: Array) -> NDArray[np.int64]:
 
 
 def mutual_information(bins: NDArray[np.int64], of: Index) -> Array:
-    """Dependence of some columns on every column in nats, curved or not, from their bins.
+    """Dependence of some columns on every column in nats, (k, D), curved or not, from their bins.
 
     One product of indicator matrices counts the rows in each cell of every pair, by the rows that
-    have both. The expected excess of independent columns, (r - 1)(c - 1) / 2n, is taken off. A
-    column shares 0 with itself.
-
-    Parameters
-    ----------
-    bins : array of int, shape (n, D)
-        From `rank_bins` or `cell_bins`.
-    of : array of int, shape (k,)
-        Columns: cost and memory grow with k times D.
-
-    Returns
-    -------
-    array of shape (k, D)
+    have both: cost and memory grow with k times D. The expected excess of independent columns, (r
+    - 1)(c - 1) / 2n, is taken off. A column shares 0 with itself.
     """
     (n, D), k = bins.shape, len(of)
     indicator = (bins[:, :, None] == np.arange(_RANK_BINS)).astype(np.float32)

@@ -60,12 +60,7 @@ def table_card(
 ) -> Markup:
     """A column's card: its values, what is missing of it, its calibration.
 
-    Parameters
-    ----------
-    shown : LevelMarginal or NumberMarginal
-    calibrated : ColumnCalibration or None
-    calibration : Markup
-        The calibration of a number, as of columns of real numbers.
+    That of a number is the same as of columns of real numbers, and is given.
     """
     if isinstance(shown, NumberMarginal):
         picture = numbers(shown)

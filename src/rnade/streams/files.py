@@ -289,11 +289,7 @@ def _hidden(path: str) -> bool:
 def open_files(source: Any, names: Sequence[str] | None = None) -> DataFiles:
     """Open the Parquet files of a data set: what `find_paths` takes, or a data set of pyarrow.
 
-    Parameters
-    ----------
-    source : path, pattern, list of paths, or pyarrow.dataset.Dataset
-    names : sequence of str, optional
-        What the files are called in messages, if not by their paths.
+    `names` are what the files are called in messages, if not by their paths.
     """
     if isinstance(source, ds.Dataset):
         files = [

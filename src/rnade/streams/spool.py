@@ -31,12 +31,7 @@ _WIDER = {pa.int64(): pa.float64(), pa.float64(): pa.string()}
 
 @contextmanager
 def opened(source: Any) -> Iterator[DataFiles]:
-    """Within it, a data set as Parquet files: its own, or those of a temporary folder.
-
-    Parameters
-    ----------
-    source : path, pattern, list of paths, or pyarrow.dataset.Dataset
-    """
+    """Within it, a data set as Parquet files: its own, or those of a temporary folder."""
     if isinstance(source, ds.Dataset) and is_parquet(source):
         yield open_files(source)
         return

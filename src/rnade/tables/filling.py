@@ -17,17 +17,10 @@ _ISO = r"\s*\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?\s*"
 
 
 def filled_table(frame: Frame, filled: Mapping[str, pa.ChunkedArray]) -> pa.Table:
-    """Give all columns of a file in their types, some of them replaced.
+    """Give all columns of a file, whose rows are all kept, in their types, some of them replaced.
 
     Columns of a CSV file that the frame does not have are whole numbers if nothing is lost by it,
     or else text: codes such as 00501 stay as they are.
-
-    Parameters
-    ----------
-    frame : Frame
-        All of whose rows are kept.
-    filled : mapping of str to pyarrow ChunkedArray
-        Columns to replace.
     """
     table = frame.whole()
     for d, name in enumerate(table.column_names):
@@ -53,25 +46,10 @@ def filled_text(
 ) -> tuple[pa.Table, list[str]]:
     """Give all columns of a CSV file as the text that it has, with some cells filled.
 
-    Numbers are filled in with the file's decimal point, booleans in the words of the cells beside
-    them. Dates that are written in another form than 2020-12-31 are rewritten in this one, since
-    a column must be of one form.
-
-    Parameters
-    ----------
-    frame : Frame
-        Of a CSV file, all of whose rows are kept.
-    filled : mapping of str to pyarrow ChunkedArray
-        Columns with values for the cells to fill.
-    gone : mapping of str to bool array of shape (N,)
-        Which cells to fill, for each of these columns.
-
-    Returns
-    -------
-    pyarrow Table
-        Of text.
-    list of str
-        Names of the columns that are rewritten.
+    `gone` says which cells to fill, for each column of `filled`. Numbers are filled in with the
+    file's decimal point, booleans in the words of the cells beside them. Dates that are written in
+    another form than 2020-12-31 are rewritten in this one, since a column must be of one form: the
+    names of these columns are given too.
     """
     table, rewritten = frame.whole(), []
     for name, values in filled.items():

@@ -11,12 +11,8 @@ from rnade.tables.table import Table
 def original_columns(table: Table | Frame, *, as_text: bool) -> pa.Table:
     """Give all columns of the rows that were read, also those that were left out.
 
-    Parameters
-    ----------
-    table : Table or Frame
-    as_text : bool
-        Whether the cells of a CSV file stay the text that they are; if not, columns that were
-        read are in their types, and others whole numbers if nothing is lost by it, or else text.
+    With `as_text` the cells of a CSV file stay the text that they are; if not, columns that were
+    read are in their types, and others whole numbers if nothing is lost by it, or else text.
     """
     file = table._file
     found = file.written().take(pa.array(table.rows - 1))

@@ -400,23 +400,10 @@ def supports(z: Tensor) -> bool:
 
 
 def weighted_log_likelihood(z: Tensor, cells: Tensor, weights: Tensor, layout: Layout) -> Tensor:
-    """Sum of weights times log densities over rows and columns, for each model.
+    """Sum of weights times log densities over rows and columns, as in `backends.heads`.
 
-    The gradient is computed along with the value, and the backward pass multiplies it by what
+    The gradient of z is computed along with the value, and the backward pass multiplies it by what
     comes from above, unless that is 1: put signs and factors into the weights.
-
-    Parameters
-    ----------
-    z : Tensor of shape (M, B, P)
-        The only one with a gradient.
-    cells : Tensor of shape (M, B, D, 4)
-    weights : Tensor of shape (M, B, D)
-        Of cells; 0 where a cell is not to count.
-    layout : Layout
-
-    Returns
-    -------
-    Tensor of shape (M,)
     """
     if not (z.requires_grad and torch.is_grad_enabled()):
         return _launch(z, cells, weights, layout, 0)[0]
@@ -426,18 +413,7 @@ def weighted_log_likelihood(z: Tensor, cells: Tensor, weights: Tensor, layout: L
 
 @torch.no_grad()
 def log_prob(z: Tensor, cells: Tensor, layout: Layout) -> Tensor:
-    """Log density of every cell of a table, without gradients.
-
-    Parameters
-    ----------
-    z : Tensor of shape (M, B, P)
-    cells : Tensor of shape (M, B, D, 4)
-    layout : Layout
-
-    Returns
-    -------
-    Tensor of shape (M, B, D)
-    """
+    """Log density (M, B, D) of every cell, without gradients, as in `backends.heads`."""
     return _launch(z, cells, None, layout, TERMS)[1]
 
 
