@@ -9,34 +9,10 @@ from jaxtyping import Bool
 
 from rnade.tables.frame import Frame
 from rnade.tables.numerals import count, matches
-from rnade.tables.words import as_text
 from rnade.tables.writing import as_written
 
 # Dates as they are written into CSV files.
 _ISO = r"\s*\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?\s*"
-
-
-def filled_table(frame: Frame, filled: Mapping[str, pa.ChunkedArray]) -> pa.Table:
-    """Give all columns of a file, whose rows are all kept, in their types, some of them replaced.
-
-    Columns of a CSV file that the frame does not have are whole numbers if nothing is lost by it,
-    or else text: codes such as 00501 stay as they are.
-    """
-    table = frame.whole()
-    for d, name in enumerate(table.column_names):
-        if name in filled:
-            table = table.set_column(d, name, filled[name])
-        elif frame.is_text:
-            known = frame.cells[name] if name in frame.names else whole_or_text(table[name])
-            table = table.set_column(d, name, known)
-    return table
-
-
-def whole_or_text(raw: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give cells as whole numbers if that is what they are and nothing is lost, else as text."""
-    text = as_text(raw, ())
-    whole = count(matches(text, r"0|-?[1-9]\d{0,17}"))
-    return text.cast(pa.int64()) if 0 < whole == len(text) - text.null_count else text
 
 
 def filled_text(
