@@ -111,11 +111,8 @@ def value_of(text: str) -> Any:
 def settings_parameters(settings: Mapping[str, Mapping[str, Setting]]) -> list[inspect.Parameter]:
     """Make an option for each parameter of any of the estimators, as typer reads a signature.
 
-    Parameters
-    ----------
-    settings : mapping of mappings
-        What `declared_settings` gives. Where two estimators have the same parameter, the first
-        describes it; a parameter that not all have is marked with the names of those that do.
+    Where two estimators have the same parameter, the first describes it; a parameter that not all
+    have is marked with the names of those that do.
     """
     offered: dict[str, list[str]] = {}
     first: dict[str, Setting] = {}

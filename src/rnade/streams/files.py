@@ -161,17 +161,9 @@ class DataFiles:
         *,
         size: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
-        """Read a row group, so many rows at a time.
+        """Read columns of a row group, by default all, `size` rows at a time.
 
-        Parameters
-        ----------
-        group : RowGroup
-        columns : sequence of str, optional
-            Names of those to read; all by default.
-        skip : int
-            Rows to leave out at the start.
-        size : int
-            Rows at a time.
+        The first rows, as many as `skip`, are left out.
         """
         constants = self._files[group.file].constants
         wanted = columns if columns is None else [n for n in columns if n not in constants]

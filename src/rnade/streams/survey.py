@@ -281,18 +281,8 @@ def survey_files(
 ) -> Survey:
     """Read a data set once, or some of its row groups.
 
-    Parameters
-    ----------
-    files : DataFiles
-    n_kept : (int, int)
-        Rows of the sample: to train on, and held out.
-    held_out : float
-        Share of the rows that are held out.
-    seed : int
-        Of the sample.
-    groups : sequence of RowGroup, optional
-    on_rows : callable
-        Called with the number of rows of each batch that was read.
+    `n_kept` are rows of the sample, to train on and held out, and the seed is of the sample;
+    `on_rows` is called with the number of rows of each batch that was read.
     """
     found = Survey(n_kept)
     for group in files.groups if groups is None else groups:

@@ -41,10 +41,7 @@ class Transformed:
 def destinations(source: Any, folder: str | Path) -> list[tuple[str, Path]]:
     """Give each file of a data set with its name in a folder, always a Parquet file.
 
-    Raises
-    ------
-    TableError
-        If two would have the same name, or one would replace its source.
+    No two may have the same name, and none may replace its source.
     """
     found: dict[Path, str] = {}
     for path in find_paths(source):
