@@ -1,7 +1,6 @@
 """Outliers on the command line: rnade outliers, the oddest rows of rnade score, rnade compare."""
 
 import io
-import json
 import re
 
 import numpy as np
@@ -12,7 +11,7 @@ import scipy.stats
 
 from rnade import load
 from rnade.cli import main
-from tests.test_cli import succeeded
+from tests.commands import error, succeeded, told, work_in
 
 SEED = ["--random-state", "0"]
 QUICK = ["--epochs", "8", "--n-hidden", "32", *SEED]
@@ -57,16 +56,7 @@ def made(tmp_path_factory):
 @pytest.fixture
 def folder(made, tmp_path, monkeypatch):
     """A fresh current folder with all of these in it."""
-    for path in made.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def error(result):
-    code, _, err = result
-    assert code == 2, result
-    return err.splitlines()[-1].removeprefix("rnade: error: ")
+    return work_in(tmp_path, monkeypatch, made)
 
 
 # ---------------------------------------------------------------- rnade outliers
@@ -90,10 +80,8 @@ def test_outliers_of_a_table_in_one_step(rnade):
 
 
 def test_outliers_are_judged_out_of_fold_and_the_model_is_kept(rnade):
-    result = json.loads(
-        succeeded(
-            rnade("outliers", "people.csv", "--id", "name", "--level", "0.05", "--json", *QUICK)
-        )
+    result = told(
+        rnade("outliers", "people.csv", "--id", "name", "--level", "0.05", "--json", *QUICK)
     )
     model = load("m.rnade", device="cpu")
     assert list(model.feature_names_in_) == ["age", "trade", "income"]
@@ -133,7 +121,7 @@ def test_outliers_ignore_rows_of_weight_0(rnade, folder):
     frame.loc[10, "n"] = 0.0
     frame.to_csv("weighted.csv", index=False)
     options = ["--weight", "n", "--exclude", "name", "--level", "0.02", "--json", *QUICK]
-    rows = json.loads(succeeded(rnade("outliers", "weighted.csv", *options)))["rows"]
+    rows = told(rnade("outliers", "weighted.csv", *options))["rows"]
     assert rows
     assert 11 not in [row["row"] for row in rows]
 
@@ -215,11 +203,11 @@ def test_compare_gives_paired_differences(rnade):
     test = pd.read_csv("test.csv")
     scores = [load(f"{name}.rnade").score_samples(test) for name in ("gaussian", "mog")]
     run = ["compare", "gaussian.rnade", "mog.rnade", "test.csv"]
-    result = json.loads(succeeded(rnade(*run, "--json")))
+    result = told(rnade(*run, "--json"))
     assert result["n_rows"] == 200
-    for told, own in zip(result["models"], scores, strict=True):
-        assert told["mean"] == pytest.approx(own.mean())
-        assert told["standard_error"] == pytest.approx(scipy.stats.sem(own))
+    for each, own in zip(result["models"], scores, strict=True):
+        assert each["mean"] == pytest.approx(own.mean())
+        assert each["standard_error"] == pytest.approx(scipy.stats.sem(own))
     (difference,) = result["differences"]
     assert (difference["model"], difference["less"]) == ("mog.rnade", "gaussian.rnade")
     assert difference["mean"] == pytest.approx((scores[1] - scores[0]).mean())

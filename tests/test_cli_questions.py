@@ -5,7 +5,6 @@ import datetime as dt
 import doctest
 import importlib
 import io
-import json
 import random
 import re
 from itertools import pairwise
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from rnade import RNADE, load
-from rnade.cli import main
 from rnade.cli.ask import _shows_pictures
 from rnade.cli.blocks import bar, skyline, span
 from rnade.cli.conditions import (
@@ -31,7 +29,9 @@ from rnade.cli.conditions import (
 from rnade.cli.given import read_value
 from rnade.columns import Column
 from rnade.tables import read_frame, write_table
-from tests.test_cli_tables import NAMES, TINY, done, error, make_table
+from tests.commands import error, told, work_in
+from tests.commands import succeeded as done
+from tests.test_cli_tables import NAMES, TINY, fit_both, make_table
 
 SETTINGS = {"n_hidden": 8, "n_layers": 1, "epochs": 2, "ensemble": None, "random_state": 0}
 
@@ -45,22 +45,12 @@ def make_rows():
 
 @pytest.fixture(scope="session")
 def fitted(tmp_path_factory):
-    """A folder with a table and two models of it: missing cells ignored, and informative."""
-    folder = tmp_path_factory.mktemp("asked")
-    data = str(folder / "t.csv")
-    write_table(make_rows(), data)
-    for name, more in (("m", ["--kind", "grade=ordinal"]), ("i", ["--missing", "informative"])):
-        assert main(["fit", data, "-q", "-o", str(folder / f"{name}.rnade"), *more, *TINY]) == 0
-    return folder
+    return fit_both(tmp_path_factory.mktemp("asked"), make_rows())
 
 
 @pytest.fixture
 def folder(fitted, tmp_path, monkeypatch):
-    for name in ("t.csv", "m.rnade", "i.rnade"):
-        (tmp_path / name).write_bytes((fitted / name).read_bytes())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RNADE_DEBUG", raising=False)
-    return tmp_path
+    return work_in(tmp_path, monkeypatch, fitted)
 
 
 def cells_of(text, separator=","):
@@ -466,7 +456,7 @@ def test_one_draw_is_no_column(rnade):
 
 
 def test_impute_as_json(rnade, folder):
-    found = json.loads(done(rnade("impute", "m.rnade", "t.csv", "--json")))
+    found = told(rnade("impute", "m.rnade", "t.csv", "--json"))
     filled = load("m.rnade").impute(make_table()).to_pylist()
     assert found["summary"] == {
         "how": "mean",
@@ -480,7 +470,7 @@ def test_impute_as_json(rnade, folder):
         assert row["day"] == expected["day"].isoformat()
         assert row["at"] == expected["at"].isoformat(" ")
         assert row["ok"] is expected["ok"]
-    found = json.loads(done(rnade("impute", "m.rnade", "t.csv", "--json", "-o", "f.csv")))
+    found = told(rnade("impute", "m.rnade", "t.csv", "--json", "-o", "f.csv"))
     assert found["output"] == "f.csv"
     assert "rows" not in found
     assert (folder / "f.csv").read_text() == done(rnade("impute", "m.rnade", "t.csv"))
@@ -532,7 +522,7 @@ def test_tables_of_real_columns_are_asked_too(rnade, folder, more):
     b, a = float(rows[1][1]), float(rows[2][2])
     assert b == pytest.approx(model.conditional("b", {"a": 0.5}).mean()[0])
     assert a == pytest.approx(model.conditional("a", {"b": 1.5}).mean()[0])
-    found = json.loads(done(rnade("ask", "e.rnade", "b | a=0.5", "--json")))
+    found = told(rnade("ask", "e.rnade", "b | a=0.5", "--json"))
     assert found["mean"] == pytest.approx(b)
     drawn = cells_of(done(rnade("sample", "e.rnade", "-n", 5, "--given", "a=0.5..0.75")))
     assert drawn[0] == ["a", "b"]
@@ -660,16 +650,16 @@ def test_seeds_of_draws(rnade):
 
 def test_sample_as_json(rnade, folder):
     args = ("sample", "m.rnade", "-n", 3, "--seed", 1, "--given", "day=2020-02-29", "--json")
-    found = json.loads(done(rnade(*args)))
+    found = told(rnade(*args))
     assert found["n_rows"] == len(found["rows"]) == 3
     assert found["given"] == {"day": "2020-02-29"}
     assert found["method"] == "exact"
     assert [row["day"] for row in found["rows"]] == ["2020-02-29"] * 3
-    found = json.loads(done(rnade(*args, "-o", "s.csv")))
+    found = told(rnade(*args, "-o", "s.csv"))
     assert found["output"] == "s.csv"
     assert "rows" not in found
     given = ("--given", "rain=1..2", "--given", "rings=1..4")
-    assert json.loads(done(rnade("sample", "m.rnade", "--json", *given)))["method"] == "weighted"
+    assert told(rnade("sample", "m.rnade", "--json", *given))["method"] == "weighted"
 
 
 GIVEN_ERRORS = {
@@ -702,7 +692,7 @@ def test_conditions_that_cannot_be(rnade, condition):
 
 
 def asked(rnade, question, *more):
-    return json.loads(done(rnade("ask", "m.rnade", question, "--json", *more)))
+    return told(rnade("ask", "m.rnade", question, "--json", *more))
 
 
 def test_ask_about_numbers(rnade):
@@ -736,7 +726,7 @@ def test_single_values_are_not_in_the_bins(rnade, folder):
     rng = np.random.default_rng(0)
     write_table({"x": np.where(rng.random(200) < 0.5, 0, rng.normal(size=200))}, "e.csv")
     done(rnade("fit", "e.csv", "-q", *TINY))
-    found = json.loads(done(rnade("ask", "e.rnade", "x", "--json")))
+    found = told(rnade("ask", "e.rnade", "x", "--json"))
     (zero,) = found["single_values"]
     assert zero["probability"] > 0.2
     shares = [one["probability"] for one in found["bins"]]
@@ -799,7 +789,7 @@ def test_ask_without_conditions(rnade):
     shares = np.exp(model.score_samples(alone))
     np.testing.assert_allclose(list(got.values()), shares / shares.sum())
     # That a cell is not given does not mean that it is missing.
-    found = json.loads(done(rnade("ask", "i.rnade", "gap", "--json")))
+    found = told(rnade("ask", "i.rnade", "gap", "--json"))
     informed = load("i.rnade").conditional("gap", pa.table({"gap": pa.nulls(1)}))
     assert found["mean"] == pytest.approx(informed.mean()[0])
 
@@ -900,7 +890,7 @@ def test_of_many_levels_the_likeliest_ten_are_told(rnade, folder):
     words = [f"w{min(i % 17, i % 13)}" for i in range(200)]
     write_table({"word": words, "n": np.arange(200) % 7}, "e.csv")
     done(rnade("fit", "e.csv", "-q", *TINY))
-    found = json.loads(done(rnade("ask", "e.rnade", "word", "--json")))["probabilities"]
+    found = told(rnade("ask", "e.rnade", "word", "--json"))["probabilities"]
     lines = done(rnade("ask", "e.rnade", "word")).splitlines()[3:]
     assert [line.split()[0] for line in lines[:10]] == [one["level"] for one in found[:10]]
     rest = sum(one["probability"] for one in found[10:])
@@ -917,7 +907,7 @@ def test_names_in_quotes(rnade, folder):
     pq.write_table(pa.table(table), "e.parquet")
     done(rnade("fit", "e.parquet", "-q", *TINY))
     question = "'price | eur' | 'a=b, c'='1..2', the \"day\"=2020-01-05"
-    found = json.loads(done(rnade("ask", "e.rnade", question, "--json")))
+    found = told(rnade("ask", "e.rnade", question, "--json"))
     assert found["column"] == "price | eur"
     assert found["question"] == question
     given = {"a=b, c": "1..2", 'the "day"': dt.date(2020, 1, 5)}

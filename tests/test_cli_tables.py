@@ -15,6 +15,8 @@ from rnade.cli import main
 from rnade.cli.kinds import in_our_words, parse_kinds
 from rnade.columns import Category, Real
 from rnade.tables import read_frame, write_table
+from tests.commands import error, told, work_in
+from tests.commands import succeeded as done
 
 TINY = ["--n-hidden", "8", "--n-layers", "1", "--epochs", "2", "--no-ensemble"]
 TINY += ["--random-state", "0"]
@@ -44,24 +46,23 @@ def make_table(n=120, seed=0):
     )
 
 
-@pytest.fixture(scope="session")
-def fitted(tmp_path_factory):
-    """A folder with a table and two models of it: missing cells ignored, and informative."""
-    folder = tmp_path_factory.mktemp("fitted")
+def fit_both(folder, table):
+    """Put a table into a folder, and two models of it: missing cells ignored, and informative."""
     data = str(folder / "t.csv")
-    write_table(make_table(), data)
+    write_table(table, data)
     for name, more in (("m", ["--kind", "grade=ordinal"]), ("i", ["--missing", "informative"])):
         assert main(["fit", data, "-q", "-o", str(folder / f"{name}.rnade"), *more, *TINY]) == 0
     return folder
 
 
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory):
+    return fit_both(tmp_path_factory.mktemp("fitted"), make_table())
+
+
 @pytest.fixture
 def folder(fitted, tmp_path, monkeypatch):
-    for name in ("t.csv", "m.rnade", "i.rnade"):
-        (tmp_path / name).write_bytes((fitted / name).read_bytes())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RNADE_DEBUG", raising=False)
-    return tmp_path
+    return work_in(tmp_path, monkeypatch, fitted)
 
 
 @pytest.fixture
@@ -75,17 +76,6 @@ def no_training(monkeypatch):
 
     monkeypatch.setattr(RNADE, "fit", stop)
     return asked
-
-
-def done(result):
-    assert result[0] == 0, result
-    return result[1]
-
-
-def error(result):
-    code, out, err = result
-    assert (code, out) == (2, ""), result
-    return err.splitlines()[-1].removeprefix("rnade: error: ")
 
 
 # ------------------------------------------------------------------ fit
@@ -297,12 +287,12 @@ def test_a_network_for_each_column_takes_the_same_tables(rnade, folder):
     about = done(rnade("info", "t.rnade"))
     assert "  grade: ordered category (3 levels: 1, 2, 3)\n" in about
     assert "networks: n_networks=8, n_hidden=8, " in about
-    scored = json.loads(done(rnade("score", "t.rnade", "t.csv", "--json", "-q")))
+    scored = told(rnade("score", "t.rnade", "t.csv", "--json", "-q"))
     expected = load("t.rnade").score_samples(make_table())
     np.testing.assert_allclose([row["log_density"] for row in scored["rows"]], expected)
     drawn = done(rnade("sample", "t.rnade", "-n", "3", "--given", "city=Rome")).splitlines()
     assert [line.split(",")[0] for line in drawn] == ["city", *["Rome"] * 3]
-    assert "median" in json.loads(done(rnade("ask", "t.rnade", "rings | city=Rome", "--json")))
+    assert "median" in told(rnade("ask", "t.rnade", "rings | city=Rome", "--json"))
     done(rnade("report", "t.rnade", "t.csv"))
     assert (folder / "report.html").exists()
     message = error(rnade("fit", "t.csv", "--model", "fvbn", "--n-hidden", "2,4", "--force"))
@@ -445,7 +435,7 @@ def test_a_new_level_has_a_low_density_and_is_named(rnade, folder):
     known = next(line for line in lines if line.startswith("Oslo"))
     new = known.replace("Oslo", "Paris")
     (folder / "few.csv").write_text("\n".join([lines[0], known, new]))
-    rows = json.loads(done(rnade("score", "m.rnade", "few.csv", "--json")))["rows"]
+    rows = told(rnade("score", "m.rnade", "few.csv", "--json"))["rows"]
     assert rows[1]["log_density"] < rows[0]["log_density"] - 1
     assert rows[1]["surprise"] == "city"
 
@@ -457,9 +447,9 @@ def test_rows_without_a_cell(rnade, folder):
     assert out.splitlines()[1] == "1,0,1" + "," * 11
     assert ",city,Oslo," in out.splitlines()[2]
     assert "rnade: 1 row has no cell that the model knows: log_density is 0" in err
-    found = json.loads(done(rnade("score", "m.rnade", "few.csv", "--json")))["rows"][0]
-    told = {"row": 1, "log_density": 0.0, "p_value": 1.0, "surprise": None}
-    assert found == {**told, "value": None, "expected": None, **dict.fromkeys(NAMES)}
+    found = told(rnade("score", "m.rnade", "few.csv", "--json"))["rows"][0]
+    known = {"row": 1, "log_density": 0.0, "p_value": 1.0, "surprise": None}
+    assert found == {**known, "value": None, "expected": None, **dict.fromkeys(NAMES)}
 
 
 def test_missing_cells_are_no_surprise_whatever_the_unit(rnade, folder):
@@ -472,10 +462,10 @@ def test_missing_cells_are_no_surprise_whatever_the_unit(rnade, folder):
     write_table(table, "e.csv")
     done(rnade("fit", "e.csv", "-q", *TINY))
     write_table(table.set_column(0, "c", pa.nulls(120, pa.string())), "few.csv")
-    rows = json.loads(done(rnade("score", "e.rnade", "few.csv", "--json")))["rows"]
+    rows = told(rnade("score", "e.rnade", "few.csv", "--json"))["rows"]
     assert {row["surprise"] for row, is_gone in zip(rows, gone, strict=True) if is_gone} == {None}
     assert {row["p_value"] for row, is_gone in zip(rows, gone, strict=True) if is_gone} == {1.0}
-    rows = json.loads(done(rnade("score", "e.rnade", "e.csv", "--json")))["rows"]
+    rows = told(rnade("score", "e.rnade", "e.csv", "--json"))["rows"]
     assert {row["surprise"] for row, is_gone in zip(rows, gone, strict=True) if is_gone} == {"c"}
 
 
@@ -503,7 +493,7 @@ def test_missing_cells_when_scoring(rnade, folder):
 def test_missing_cells_may_be_the_surprise(rnade, folder):
     lines = (folder / "t.csv").read_text().splitlines()
     (folder / "few.csv").write_text("\n".join([lines[0], *lines[1:40]]))
-    found = json.loads(done(rnade("score", "i.rnade", "few.csv", "--json")))["rows"]
+    found = told(rnade("score", "i.rnade", "few.csv", "--json"))["rows"]
     names = {*NAMES, "city is missing", "gap is missing"}
     assert {row["surprise"] for row in found} <= names
     assert any("is missing" in row["surprise"] for row in found)
@@ -562,7 +552,7 @@ def test_a_column_may_be_missing_altogether_in_new_rows(rnade, folder):
     write_table(table.set_column(1, "rings", pa.nulls(120)), "e.csv")
     expected = load("m.rnade").score_samples(table.set_column(1, "rings", pa.nulls(120)))
     for name in ("e.csv", "e.parquet"):
-        rows = json.loads(done(rnade("score", "m.rnade", name, "--json")))["rows"]
+        rows = told(rnade("score", "m.rnade", name, "--json"))["rows"]
         np.testing.assert_allclose([row["log_density"] for row in rows], expected, rtol=1e-9)
         assert "rings" not in {row["surprise"] for row in rows}
 
@@ -574,7 +564,7 @@ def test_models_without_names_go_by_position(rnade, folder):
     model = RNADE(columns=kinds, **settings).fit(rows)
     model.save("bare.rnade")
     (folder / "e.csv").write_text("\n".join(f"{a},{b},{c}" for a, b, c in rows))
-    found = json.loads(done(rnade("score", "bare.rnade", "e.csv", "--json")))["rows"]
+    found = told(rnade("score", "bare.rnade", "e.csv", "--json"))["rows"]
     np.testing.assert_allclose([r["log_density"] for r in found], model.score_samples(rows))
     (folder / "e.csv").write_text("\n".join(f"{a},{b},{c},7" for a, b, c in rows))
     assert error(rnade("score", "bare.rnade", "e.csv")) == (
@@ -667,7 +657,7 @@ def test_info(rnade):
     assert f"missing cells: city {city:.1%}, gap {gap:.1%}\n" in text
     assert "kept for new levels: city " in text
     assert "networks: n_networks=1, n_hidden=8, n_layers=" in text
-    found = json.loads(done(rnade("info", "m.rnade", "--json")))
+    found = told(rnade("info", "m.rnade", "--json"))
     assert [kind["name"] for kind in found["kinds"]] == NAMES
     assert found["network"] == model.network_
     assert found["missing"] == {"city": pytest.approx(city), "gap": pytest.approx(gap)}
@@ -687,7 +677,7 @@ def test_info_tells_what_was_left_out(rnade, folder):
     text = done(rnade("info", "e.rnade"))
     reason = "looks like an id (40 different whole numbers)"
     assert f"left out: k: constant ('k' in every row); id: {reason}\n" in text
-    assert json.loads(done(rnade("info", "e.rnade", "--json")))["left_out"]["id"] == reason
+    assert told(rnade("info", "e.rnade", "--json"))["left_out"]["id"] == reason
 
 
 # ------------------------------------------------------------------ words

@@ -28,6 +28,7 @@ from rnade.report.resemblance import (
     most_dependent,
     mutual_information,
     pairs,
+    rank_bins,
     rank_correlation,
 )
 from rnade.report.words import MINUS
@@ -155,16 +156,17 @@ def test_mutual_information_sees_curves_and_no_ghosts():
     a, b = rng.normal(size=(2, 5000))
     X = np.column_stack([a, b, a**2 + 0.1 * rng.normal(size=5000), np.ones(5000)])
     every = np.arange(4)
-    information = mutual_information(X, every)
+    information = mutual_information(rank_bins(X), every)
     np.testing.assert_allclose(information, information.T)
     assert information[0, 1] < 0.01
     assert information[0, 2] > 0.8
     # 64 cells and 1000 rows look dependent by 49 / 2000 nats where nothing is.
-    assert mutual_information(rng.normal(size=(1000, 10)), np.arange(10)).mean() < 0.01
+    noise = rank_bins(rng.normal(size=(1000, 10)))
+    assert mutual_information(noise, np.arange(10)).mean() < 0.01
     assert abs(scipy.stats.spearmanr(a, X[:, 2]).statistic) < 0.05  # which correlation misses
     assert information[3].max() == 0
     assert most_dependent(information, every, 2) == [0, 2]
-    some = mutual_information(X, np.array([2, 1]))
+    some = mutual_information(rank_bins(X), np.array([2, 1]))
     np.testing.assert_array_equal(some, information[[2, 1]])
     assert most_dependent(some, np.array([2, 1]), 2) == [0, 2]
     assert set(closest_columns(some, np.array([2, 1]))) <= {1, 2}
@@ -173,7 +175,7 @@ def test_mutual_information_sees_curves_and_no_ghosts():
 
 def test_mutual_information_of_gaussians():
     """Binned ranks lose some of -log(1 - rho^2) / 2, and never gain."""
-    information = mutual_information(gaussian_rows(20_000), np.array([0]))[0, 1]
+    information = mutual_information(rank_bins(gaussian_rows(20_000)), np.array([0]))[0, 1]
     exact = -0.5 * math.log(1 - 0.8**2)
     assert 0.85 * exact < information < exact
 

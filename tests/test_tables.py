@@ -409,20 +409,20 @@ def test_comments_are_counted_as_lines(read):
 
 
 def make_ids(**columns):
-    """Text of a table of 12 rows with a real-valued column beside those given."""
-    columns = {**columns, "real": np.sin(np.arange(12))}
+    """Text of a table of 24 rows with a real-valued column beside those given."""
+    columns = {**columns, "real": np.sin(np.arange(24))}
     rows = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
     return "\n".join([",".join(columns), *rows])
 
 
-SPREAD = [40, 7, 11, 3, 90, 1000, 5, 8, 21, 34, 55, 89]
+SPREAD = [*range(200, 212), 40, 7, 11, 3, 90, 1000, 5, 8, 21, 34, 55, 89]
 
 
 @pytest.mark.parametrize(
     ("name", "numbers"),
     [
-        ("", range(12)),
-        ("", range(1, 13)),
+        ("", range(24)),
+        ("", range(1, 25)),
         ("", SPREAD),
         ("Unnamed: 0", SPREAD),
         ("id", SPREAD),
@@ -430,8 +430,8 @@ SPREAD = [40, 7, 11, 3, 90, 1000, 5, 8, 21, 34, 55, 89]
         ("index", SPREAD),
         ("customer_id", SPREAD),
         ("customerId", SPREAD),
-        ("n", range(12)),
-        ("n", range(1, 13)),
+        ("n", range(24)),
+        ("n", range(1, 25)),
     ],
 )
 def test_ids_are_left_out_on_request(read, name, numbers):
@@ -440,7 +440,7 @@ def test_ids_are_left_out_on_request(read, name, numbers):
     assert read(content).names == (known, "real")
     table = read(content, ids="leave out")
     assert table.names == ("real",)
-    assert table.left_out == {known: "row numbers or ids (12 different whole numbers)"}
+    assert table.left_out == {known: "row numbers or ids (24 different whole numbers)"}
     assert table.notes == [f"column {known!r} is kept if --columns names it"]
     assert read(content, [known, "real"], ids="leave out").names == (known, "real")
 
@@ -450,7 +450,7 @@ def test_ids_are_left_out_on_request(read, name, numbers):
     [
         ("id", [*SPREAD[:-1], 40]),  # not all different
         ("id", [*SPREAD[:-1], 0.5]),
-        ("", [*range(11), 10]),
+        ("", [*range(23), 22]),
         ("humid", [*SPREAD[:-1], 0.5]),
     ],
 )
@@ -461,7 +461,7 @@ def test_what_is_not_an_id(read, name, numbers):
 
 
 @pytest.mark.parametrize(
-    ("name", "numbers"), [("people", SPREAD), ("humid", SPREAD), ("year", range(1950, 1962))]
+    ("name", "numbers"), [("people", SPREAD), ("humid", SPREAD), ("year", range(1950, 1974))]
 )
 def test_whole_numbers_that_may_be_ids_are_told_of(read, name, numbers):
     table = read(make_ids(**{name: numbers}), ids="leave out")

@@ -123,13 +123,8 @@ def log_density(u: Tensor) -> Tensor:
 def log_densities(z: Tensor, cells: Tensor, layout: Layout) -> Tensor:
     """Log density of every cell of a table, of shape (M, B, D), without a gradient.
 
-    By the fused kernels of the device where they serve, else by plain torch.
-
-    Parameters
-    ----------
-    z : Tensor of shape (M, B, P)
-    cells : Tensor of shape (B, D, 4) or (M, B, D, 4)
-    layout : Layout
+    By the fused kernels of the device where they serve, else by plain torch; z is (M, B, P), and
+    cells are (B, D, 4) or (M, B, D, 4).
     """
     cells = cells.expand(*z.shape[:2], *cells.shape[-2:])
     kernels = _kernels(z)

@@ -15,25 +15,12 @@ _TAIL = 0.005
 
 
 def answer(column: "Column", conditional: Any, level: float, n_bins: int) -> dict[str, Any]:
-    """Give what a distribution is, as plain data.
+    """Give what the distribution of one row is as plain data, with an interval of a share.
 
-    Parameters
-    ----------
-    column : Column
-    conditional : rnade.estimators.conditional.Conditional
-        Of one row.
-    level : float
-        Share of the interval.
-    n_bins : int
-        At most.
-
-    Returns
-    -------
-    dict
-        Of levels: `likeliest` and `probabilities`, the likeliest first. Of others `mean`,
-        `median`, `interval`, the probabilities of `single_values`, and the `bins`, each with its
-        probability without that of single values. Ordered levels have `median` and `interval`
-        too. Dates and times are text.
+    Of levels: `likeliest` and `probabilities`, the likeliest first. Of others `mean`, `median`,
+    `interval`, the probabilities of `single_values`, and at most so many `bins`, each with its
+    probability without that of single values. Ordered levels have `median` and `interval` too.
+    Dates and times are text.
     """
     found: dict[str, Any] = {"kind": column.kind}
     if column.levels is not None:

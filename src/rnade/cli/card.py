@@ -33,13 +33,7 @@ _MEASURE = (
 
 
 def card(described: Mapping[str, Any]) -> str:
-    """Write what `rnade info --json` tells of a model as a Markdown page.
-
-    Parameters
-    ----------
-    described : mapping
-        As `rnade info --json` prints it.
-    """
+    """Write what `rnade info --json` tells of a model as a Markdown page."""
     return "\n".join(_lines(described))
 
 

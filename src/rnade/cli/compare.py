@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from rnade.cli import options
+from rnade.cli.reading import read_for
 from rnade.cli.reasons import as_given, say_judges
-from rnade.cli.score import read_for
 from rnade.cli.terminal import print_json
 
 

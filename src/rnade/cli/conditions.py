@@ -40,19 +40,8 @@ class Question:
 
 
 def parse_question(text: str) -> Question:
-    """Give the parts of a question.
+    """Give the parts of a question, or say what was expected, and where.
 
-    Parameters
-    ----------
-    text : str
-
-    Raises
-    ------
-    ValueError
-        If it is not one: what was expected, and where.
-
-    Examples
-    --------
     >>> question = parse_question("'price | eur' | city=Rome, built=1990..")
     >>> question.column
     'price | eur'

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rnade.cli import options
-from rnade.cli.score import read_for
+from rnade.cli.reading import read_for
 from rnade.cli.terminal import note
 
 
@@ -32,8 +32,7 @@ def explore(
         ),
     ] = None,
     layout: options.Layout,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
+    writing: options.Writing,
 ) -> None:
     """Write a page to explore a model: set some columns, and all others follow.
 
@@ -44,7 +43,7 @@ def explore(
     from rnade.tables import check_destination
 
     path = Path(output)
-    check_destination(path, force=force, inputs=[model, *([rows] if rows else [])])
+    check_destination(path, force=writing.force, inputs=[model, *([rows] if rows else [])])
     from rnade import load
     from rnade.cli.given import prepared
 
@@ -52,9 +51,9 @@ def explore(
     table = None
     if rows is not None:
         reading = options.Reading(**vars(layout))
-        table = read_for(estimator, rows, reading, quiet=quiet, to_fill=True).to_arrow()
+        table = read_for(estimator, rows, reading, quiet=writing.quiet, to_fill=True).to_arrow()
     page = estimator.explore(table, title=title)
-    page.save(path, overwrite=force)
+    page.save(path, overwrite=writing.force)
     for words in page.notes:
-        note(words, quiet=quiet)
-    note(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)", quiet=quiet)
+        note(words, quiet=writing.quiet)
+    note(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)", quiet=writing.quiet)

@@ -52,23 +52,16 @@ def is_too_large(data: str, memory: str | None) -> bool:
 
 
 def fit_files(
-    estimator: Any,
-    data: str,
-    *,
-    exclude: Sequence[str] | None,
-    kind: Sequence[str] | None,
-    weight: str | None,
-    reading: options.Reading,
-    quiet: bool,
+    estimator: Any, data: str, use: options.Use, reading: options.Reading, *, quiet: bool
 ) -> FileSet:
     """Fit an estimator to files, as the options of `rnade fit` say."""
-    _refuse(weight, reading)
+    _refuse(use.weight, reading)
     from rnade.exceptions import TableWarning
     from rnade.tables import as_marks
 
-    kinds = parse_kinds(kind or ())
+    kinds = parse_kinds(use.kind or ())
     columns: Any = (
-        "real" if kinds is None else {**kinds, **_unwanted(data, exclude or (), reading)}
+        "real" if kinds is None else {**kinds, **_unwanted(data, use.exclude or (), reading)}
     )
     missing = "informative" if reading.missing == options.Missing.informative else "ignore"
     estimator.set_params(columns=columns or "auto", missing=missing, na=as_marks(reading.marks))

@@ -69,20 +69,8 @@ def find_column(name: str, estimator: Any) -> "Column":
 def values_of(conditions: Iterable[Condition], estimator: Any) -> dict[str, Any]:
     """Give what conditions say as values that estimators take, by column.
 
-    Parameters
-    ----------
-    conditions : iterable of Condition
-    estimator : fitted estimator
-
-    Returns
-    -------
-    dict
-        Levels, numbers and dates; of an interval a tuple of its ends, None where it is open.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, or it cannot hold such a value: which it can hold.
+    These are levels, numbers and dates; of an interval a tuple of its ends, None where it is open.
+    Where there is no such column, or it cannot hold such a value, an error says which it can hold.
     """
     found = {}
     for condition in conditions:

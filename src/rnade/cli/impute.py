@@ -9,7 +9,7 @@ import typer
 from rnade.cli import options
 from rnade.cli.kinds import MOST_NOTES, errors_in_our_words
 from rnade.cli.many_files import into_folder, refuse, writes_folder
-from rnade.cli.score import read_for
+from rnade.cli.reading import read_for
 from rnade.cli.terminal import counted, note, print_json
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def impute(
     random_state: options.Seed = None,
     layout: options.Layout,
     device: options.Device = "auto",
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    result: options.Output,
 ) -> None:
     """Fill the missing cells of a table (missing value imputation).
 
@@ -73,15 +71,16 @@ def impute(
     if writes_folder(data, output):
         refuse({"--draws": draws, **{f"--{n}": v for n, v in vars(layout).items()}})
         chosen = str(how or How.mean)
-        impute_files(model, data, output, chosen, random_state, device, force, quiet, as_json)
+        impute_files(model, data, output, chosen, random_state, device, result)
         return
+    quiet, as_json = result.quiet, result.as_json
     import numpy as np
     import pyarrow as pa
 
     from rnade.tables import check_destination, rows_of, table_format, write_table
 
     to_text = table_format(output) == "csv"
-    check_destination(output, force=force, inputs=[model, data])
+    check_destination(output, force=result.force, inputs=[model, data])
     if draws is not None and how not in (None, How.draw):
         raise ValueError(f"--draws is for --how draw; got --how {how}.")
     chosen = str(how or (How.mean if draws is None else How.draw))
@@ -105,7 +104,7 @@ def impute(
         table = table.add_column(0, DRAW, pa.array(numbers))
     if in_file or not as_json:
         separator = frame.separator if as_text else ","
-        write_table(table, output, force=force, separator=separator)
+        write_table(table, output, force=result.force, separator=separator)
     counts = {name: int(at.sum()) for name, at in gone.items()}
     if as_json:
         summary = {"how": chosen, "draws": draws, "n_rows": frame.n_rows, "filled": counts}
@@ -124,9 +123,7 @@ def impute_files(
     how: str,
     random_state: int | None,
     device: str,
-    force: bool,
-    quiet: bool,
-    as_json: bool,
+    result: options.Output,
 ) -> None:
     """Fill each file of a data set into a folder."""
     from rnade import load
@@ -151,9 +148,7 @@ def impute_files(
         model=model,
         settings=[how, random_state],
         what="Filling",
-        force=force,
-        quiet=quiet,
-        as_json=as_json,
+        result=result,
     )
 
 

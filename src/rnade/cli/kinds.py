@@ -51,9 +51,10 @@ def infer(
 ) -> "tuple[Frame, Schema, dict[str, str]]":
     """Find out what the columns of a table hold, and leave out the rows that are not to be used.
 
+    Gives the rows that are left, their schema, and the kinds to be given to the estimator.
+
     Parameters
     ----------
-    frame : Frame
     kinds : mapping of str to str
         Of single columns, by name.
     missing : {"error", "drop", "ignore", "informative"}
@@ -62,14 +63,6 @@ def infer(
     asked_for : bool
         Whether the user named the columns: then those that look like ids are kept, and a column
         that cannot be used is an error.
-
-    Returns
-    -------
-    Frame
-        With the rows that are left.
-    Schema
-    dict of str to str
-        Kinds to be given to the estimator.
     """
     kinds = dict(kinds)
     schema = _schema(frame, kinds, missing, na)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rnade.cli.files import names_several
-from rnade.cli.terminal import counted, note, print_json
+from rnade.cli.options import Output
+from rnade.cli.terminal import counted, note, print_json, shows_progress
 
 
 def writes_folder(data: str, output: str) -> bool:
@@ -30,28 +31,14 @@ def into_folder(
     model: str,
     settings: Any,
     what: str,
-    force: bool,
-    quiet: bool,
-    as_json: bool,
+    result: Output,
     summary: Callable[[], dict[str, Any]] = dict,
 ) -> None:
     """Make a file of each file of a data set, with a bar, and say what was done.
 
-    Parameters
-    ----------
-    data, output : str
-        The files, and the folder to write to.
-    function : callable
-        Makes an Arrow table of an Arrow table.
-    model : str
-        The model file, and `settings` of the function: files made by others are not kept.
-    what : str
-        What is done, in a word: Scoring.
-    summary : callable
-        Gives what else to tell at the end.
+    Files that another model, or the function with other `settings`, has made are not kept. `what`
+    is done is a word such as Scoring, and `summary` gives what else to tell at the end.
     """
-    import sys
-
     from rnade.exceptions import TableError
     from rnade.progress import rows_bar
     from rnade.streams import open_files
@@ -63,21 +50,28 @@ def into_folder(
         raise ValueError(f"{output} is a file; several files are written to a folder.")
     digest = hashlib.sha256(Path(model).read_bytes()).hexdigest()
     total = None
-    paths = [path for path, target in destinations(data, output) if force or not target.exists()]
+    paths = [
+        path for path, target in destinations(data, output) if result.force or not target.exists()
+    ]
     if all(path.endswith((".parquet", ".pq")) for path in paths):
         total = sum(open_files([path]).n_rows for path in paths)
     try:
-        with rows_bar(what, total, shown=sys.stderr.isatty() and not quiet) as on_rows:
+        with rows_bar(what, total, shown=shows_progress(quiet=result.quiet)) as on_rows:
             done = transform_files(
-                data, output, function, f"{digest} {settings}", force=force, on_rows=on_rows
+                data, output, function, f"{digest} {settings}", force=result.force, on_rows=on_rows
             )
     except TableError:
-        note(f"what is complete in {output} is kept; run again to go on", quiet=quiet)
+        note(f"what is complete in {output} is kept; run again to go on", quiet=result.quiet)
         raise
     told = {"n_rows": done.n_rows, "written": done.written, "kept": done.kept, **summary()}
-    if as_json:
+    if result.as_json:
         print_json({"summary": told})
-        return
+    else:
+        say_written(done, output, quiet=result.quiet)
+
+
+def say_written(done: Any, output: str, *, quiet: bool) -> None:
+    """Say which files of a folder are new, and which are of an earlier run."""
     kept = f"; {counted(len(done.kept), 'file')} of an earlier run kept" if done.kept else ""
-    rows = counted(done.n_rows, "row")
-    note(f"wrote {rows} to {counted(len(done.written), 'file')} in {output}{kept}", quiet=quiet)
+    files = counted(len(done.written), "file")
+    note(f"wrote {counted(done.n_rows, 'row')} to {files} in {output}{kept}", quiet=quiet)

@@ -49,26 +49,7 @@ Weight = Annotated[
         metavar="COLUMN", help="The column that holds the weight of each row, 0 or more."
     ),
 ]
-Exclude = Annotated[
-    Any,
-    typer.Option(
-        parser=split_names,
-        metavar="NAMES",
-        help="Comma-separated names of columns not to use.",
-    ),
-]
-Kind = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=KIND",
-        help="What a column holds, if its type does not say; may be given again for others."
-        " Kinds: real, integer, category, ordinal, boolean, date, leave-out. --kind real"
-        " alone takes every column as real numbers, as published log-likelihoods do: then"
-        " text and dates are left out. (Only of RNADE and FVBN models.)",
-    ),
-]
 Device = Annotated[str, typer.Option(metavar="[auto|cpu|cuda]", help="Where to compute.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists already.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="No progress and no notes; warnings and errors only.")
 ]
@@ -79,6 +60,48 @@ Seed = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What is said, and whether a file may be replaced: a group of options."""
+
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite a file that exists already.")
+    ] = False
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class Output(Writing):
+    """How a result is given: a group of options."""
+
+    as_json: Json = False
+
+
+@dataclass(frozen=True)
+class Use:
+    """Which columns of a table are fitted, and as what: a group of options."""
+
+    exclude: Annotated[
+        Any,
+        typer.Option(
+            parser=split_names,
+            metavar="NAMES",
+            help="Comma-separated names of columns not to use.",
+        ),
+    ] = None
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=KIND",
+            help="What a column holds, if its type does not say; may be given again for others."
+            " Kinds: real, integer, category, ordinal, boolean, date, leave-out. --kind real"
+            " alone takes every column as real numbers, as published log-likelihoods do: then"
+            " text and dates are left out. (Only of RNADE and FVBN models.)",
+        ),
+    ] = None
+    weight: Weight = None
 
 
 @dataclass(frozen=True)

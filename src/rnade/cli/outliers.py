@@ -1,11 +1,12 @@
 """``rnade outliers``: the outliers of a table in one step, each with its reason."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from rnade.cli import options
-from rnade.cli.fit import SETTINGS, fitted
+from rnade.cli.fit import SETTINGS, Choice, fitted
 from rnade.cli.reasons import (
     Id,
     Level,
@@ -49,13 +50,9 @@ def outliers(
     model_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Save the fitted model too.")
     ] = None,
-    exclude: options.Exclude = None,
-    kind: options.Kind = None,
-    weight: options.Weight = None,
+    use: options.Use,
     reading: options.Reading,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    result: options.Output,
     **settings: Any,
 ) -> None:
     """Find the outliers (anomalies, odd rows) of a table, and say why each is one.
@@ -67,21 +64,17 @@ def outliers(
     the other columns: an interval that holds 90 %, or the likeliest level. row counts rows from 1,
     without the header.
     """
+    force, quiet = result.force, result.quiet
     from rnade.tables import check_destination, rows_of, table_format, write_table
 
     for path in (output, model_file):
         if path is not None:
             check_destination(path, force=force, inputs=[data])
     as_text = output is not None and table_format(output) == "csv"
-    estimator, table = fitted(
-        data,
-        exclude=[*(exclude or ()), *([] if id_column is None else [id_column])],
-        kind=kind,
-        weight=weight,
-        reading=reading,
-        quiet=quiet,
-        settings={**settings, "score_fitted": True},
-    )
+    named = [] if id_column is None else [id_column]
+    use = replace(use, exclude=[*(use.exclude or ()), *named])
+    given = settings | {"score_fitted": True}
+    estimator, table = fitted(data, Choice(), given, use, reading, quiet=quiet)
     ids, original = read_original(table, id_column, as_text=as_text)
     if model_file is not None:
         estimator.save(model_file, overwrite=force)
@@ -95,7 +88,7 @@ def outliers(
     if output is not None:
         write_table(with_original(found, original, at), output, force=force)
     n_rows, n_odd = estimator.n_rows_, int((judged.p_values <= LEVEL).sum())
-    if as_json:
+    if result.as_json:
         summary = {
             "n_rows": table.n_rows,
             "dropped_rows": table.dropped_rows,

@@ -42,13 +42,7 @@ def as_given(estimator: Any, table: "Table | Frame") -> Any:
 def oddest(judged: Any, top: int | None, level: float | None, fdr: float | None) -> Any:
     """Give the places of the rows to be shown, the oddest first; all in order if none is chosen.
 
-    Parameters
-    ----------
-    judged : Judged
-    top : int, optional
-        At most so many.
-    level, fdr : float, optional
-        Only rows whose p-value is as small.
+    Chosen are at most `top`, or only those with p-values as small as a level or a rate allows.
     """
     import numpy as np
 
@@ -66,24 +60,10 @@ def oddest(judged: Any, top: int | None, level: float | None, fdr: float | None)
 def table_of_rows(
     estimator: Any, table: "Table | Frame", judged: Any, at: Any, ids: "pa.Table"
 ) -> "pa.Table":
-    """Give some rows with what the model says of them.
+    """Give some rows, at places of a table that is judged, with what the model says of them.
 
-    Parameters
-    ----------
-    estimator : fitted estimator
-    table : Table or Frame
-    judged : Judged
-        Of all rows.
-    at : int array
-        Places of the rows.
-    ids : pyarrow Table
-        Of all rows, a column that names them, or none.
-
-    Returns
-    -------
-    pyarrow Table
-        row, log_density, p_value; surprise, the name of the most surprising column, value, what
-        it holds, and expected, what the model expected there, as text.
+    The columns are row, those of `ids`, log_density, p_value; surprise, the name of the most
+    surprising column, value, what it holds, and expected, what the model expected there, as text.
     """
     import pyarrow as pa
 
@@ -102,14 +82,7 @@ def read_original(
     """Give the column that names the rows, if one is asked for, and all other columns of the file.
 
     To be called before the work: Arrow's threads let go of a file some time after it is read, and
-    abort a program that ends before.
-
-    Parameters
-    ----------
-    table : Table or Frame
-    id_column : str, optional
-    as_text : bool
-        Whether columns of a CSV file stay text.
+    abort a program that ends before. With `as_text` columns of a CSV file stay text.
     """
     from rnade.tables import original_columns
 
@@ -122,16 +95,7 @@ def read_original(
 
 
 def with_original(found: "pa.Table", original: "pa.Table", at: Any) -> Any:
-    """Give a table of rows with columns of the file beside; one of the same name is renamed.
-
-    Parameters
-    ----------
-    found : pyarrow Table
-        From `table_of_rows`.
-    original : pyarrow Table
-        Of all rows.
-    at : int array
-    """
+    """Add columns of the file to rows from `table_of_rows`; names that are taken change."""
     import pyarrow as pa
 
     own = original.take(pa.array(at))

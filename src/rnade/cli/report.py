@@ -9,7 +9,7 @@ from urllib.parse import quote
 import typer
 
 from rnade.cli import options
-from rnade.cli.score import read_for
+from rnade.cli.reading import read_for
 from rnade.cli.terminal import note, print_json
 
 
@@ -33,9 +33,7 @@ def report(
         int, typer.Option(help="Seed of the rows that are drawn from the model.")
     ] = 0,
     device: options.Device = "auto",
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    result: options.Output,
 ) -> None:
     """Write a page that shows what a model found in a table, and how far to trust it.
 
@@ -44,6 +42,7 @@ def report(
     """
     from rnade.tables import check_destination
 
+    force, quiet, as_json = result.force, result.quiet, result.as_json
     path = Path(output) if output is not None else None if as_json else Path("report.html")
     if path is not None:
         check_destination(path, force=force, inputs=[model, data])

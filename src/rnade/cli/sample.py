@@ -7,8 +7,8 @@ import typer
 
 from rnade.cli import options
 from rnade.cli.conditions import Interval, parse_conditions, write_value
-from rnade.cli.many_files import refuse, writes_folder
-from rnade.cli.terminal import counted, note, print_json
+from rnade.cli.many_files import refuse, say_written, writes_folder
+from rnade.cli.terminal import note, print_json
 
 
 def sample(
@@ -26,9 +26,8 @@ def sample(
     random_state: options.Seed = None,
     output: options.TableFile = "-",
     device: options.Device = "auto",
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    *,
+    result: options.Output,
 ) -> None:
     """Draw new rows from a model (synthetic data).
 
@@ -45,12 +44,12 @@ def sample(
     """
     if writes_folder("", output):
         refuse({"--given": given})
-        sample_files(model, n_samples, output, random_state, device, force, quiet, as_json)
+        sample_files(model, n_samples, output, random_state, device, result)
         return
     from rnade.tables import check_destination, rows_of, table_format, write_table
 
     table_format(output)
-    check_destination(output, force=force, inputs=[model])
+    check_destination(output, force=result.force, inputs=[model])
     conditions = parse_conditions(given or [])
     from rnade import load
 
@@ -66,12 +65,15 @@ def sample(
     table = _as_table(estimator, rows)
     weighted = sum(isinstance(condition.value, Interval) for condition in conditions) > 1
     if weighted:
-        note("several intervals are given: rows are kept by weights, not exactly", quiet=quiet)
+        note(
+            "several intervals are given: rows are kept by weights, not exactly",
+            quiet=result.quiet,
+        )
     # With --json alone the rows are in the JSON.
     in_file = output != "-"
-    if in_file or not as_json:
-        write_table(table, output, force=force)
-    if as_json:
+    if in_file or not result.as_json:
+        write_table(table, output, force=result.force)
+    if result.as_json:
         print_json(
             {
                 "n_rows": table.num_rows,
@@ -92,9 +94,7 @@ def sample_files(
     output: str,
     random_state: int | None,
     device: str,
-    force: bool,
-    quiet: bool,
-    as_json: bool,
+    result: options.Output,
 ) -> None:
     """Draw rows into the files of a folder."""
     import hashlib
@@ -118,13 +118,11 @@ def sample_files(
             rows = estimator.sample_values(min(GROUP_ROWS, left - start), random_state=rng)
             yield _as_table(estimator, rows)
 
-    done = write_parts(output, n_files, tables, mark, force=force)
-    if as_json:
+    done = write_parts(output, n_files, tables, mark, force=result.force)
+    if result.as_json:
         print_json({"n_rows": n_samples, "written": done.written, "kept": done.kept})
-        return
-    kept = f"; {counted(len(done.kept), 'file')} of an earlier run kept" if done.kept else ""
-    files = counted(len(done.written), "file")
-    note(f"wrote {counted(done.n_rows, 'row')} to {files} in {output}{kept}", quiet=quiet)
+    else:
+        say_written(done, output, quiet=result.quiet)
 
 
 def _as_table(estimator: Any, rows: Any) -> Any:

@@ -1,14 +1,14 @@
 """``rnade score``: how likely each row of a table is, and which column makes it odd."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rnade.cli import options
-from rnade.cli.fit import nats, say_notes
-from rnade.cli.kinds import errors_in_our_words, sorts_of, with_marks, without_gaps
+from rnade.cli.fit import nats
+from rnade.cli.kinds import errors_in_our_words
 from rnade.cli.many_files import into_folder, refuse, writes_folder
+from rnade.cli.reading import read_for
 from rnade.cli.reasons import (
     Fdr,
     Id,
@@ -21,9 +21,6 @@ from rnade.cli.reasons import (
     with_original,
 )
 from rnade.cli.terminal import counted, note, print_json
-
-if TYPE_CHECKING:
-    from rnade.tables import Frame, Table
 
 
 def score(
@@ -40,9 +37,7 @@ def score(
     weight: options.Weight = None,
     reading: options.Reading,
     device: options.Device = "auto",
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    result: options.Output,
 ) -> None:
     """Give the log density of each row of a table, its p-value and its most surprising column.
 
@@ -66,12 +61,13 @@ def score(
     """
     if writes_folder(data, output):
         refuse({"--top": top, "--level": level, "--fdr": fdr, "--weight": weight})
-        score_files(model, data, output, id_column, device, force, quiet, as_json)
+        score_files(model, data, output, id_column, device, result)
         return
+    quiet, as_json = result.quiet, result.as_json
     from rnade.tables import check_destination, rows_of, table_format, write_table
 
     kind = table_format(output)
-    check_destination(output, force=force, inputs=[model, data])
+    check_destination(output, force=result.force, inputs=[model, data])
     from rnade import load
     from rnade.columns.names import is_read_by_kind
     from rnade.evaluation import mean_score
@@ -92,7 +88,7 @@ def score(
     at = oddest(judged, top, level, fdr)
     found = with_original(table_of_rows(estimator, table, judged, at, ids), original, at)
     if in_file or not as_json:
-        write_table(found, output, force=force)
+        write_table(found, output, force=result.force)
     mean = mean_score(judged.scores, table.weights)
     if as_json:
         summary = {
@@ -114,9 +110,7 @@ def score_files(
     output: str,
     id_column: str | None,
     device: str,
-    force: bool,
-    quiet: bool,
-    as_json: bool,
+    result: options.Output,
 ) -> None:
     """Score each file of a data set into a folder."""
     import numpy as np
@@ -139,9 +133,7 @@ def score_files(
         model=model,
         settings=keep,
         what="Scoring",
-        force=force,
-        quiet=quiet,
-        as_json=as_json,
+        result=result,
         summary=lambda: {"mean": float(total[0] / total[1]) if total[1] else None},
     )
 
@@ -156,86 +148,3 @@ def _say_empty(seen: Any, *, quiet: bool) -> None:
             " there, and p_value 1",
             quiet=quiet,
         )
-
-
-def read_for(
-    estimator: Any,
-    data: str,
-    reading: options.Reading,
-    *,
-    weight: str | None = None,
-    quiet: bool,
-    to_fill: bool = False,
-) -> Any:
-    """Read a model's columns: by name, or by position where the model has no names.
-
-    Gives a `Frame` for models of tables with columns of any kind, and a `Table` for others; always
-    a `Frame` with `to_fill`, which says that other columns are kept, and cells may be missing.
-    """
-    from rnade.columns.names import is_read_by_kind
-
-    if reading.missing == options.Missing.informative:
-        raise ValueError("--missing informative is an option for rnade fit.")
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None:
-        if reading.columns is not None:
-            raise ValueError(
-                "--columns is for models fitted without column names; this one has names."
-            )
-        reading = replace(reading, columns=[str(name) for name in names])
-    read = _read_kinds if is_read_by_kind(estimator) or to_fill else _read_numbers
-    table = read(estimator, data, reading, weight)
-    if names is not None and not to_fill:
-        _say_ignored(table, quiet=quiet)
-    say_notes(table, quiet=quiet)
-    return table
-
-
-def _read_numbers(
-    estimator: Any, data: str, reading: options.Reading, weight: str | None
-) -> "Table":
-    from rnade.tables import read_table
-
-    table = read_table(data, **reading.for_numbers(), weight=weight)
-    if reading.columns is None or not hasattr(estimator, "feature_names_in_"):
-        _check_number(table, estimator.n_features_in_, "numeric column")
-    return table
-
-
-def _read_kinds(
-    estimator: Any, data: str, reading: options.Reading, weight: str | None
-) -> "Frame":
-    from rnade.tables import read_frame
-
-    schema = with_marks(estimator, reading.marks)
-    marks = [*reading.marks, *(mark for mark in schema.na if isinstance(mark, str))]
-    reading = replace(reading, na=list(dict.fromkeys(marks)))
-    kinds = None
-    if schema.frame != "array":
-        kinds = sorts_of(schema)
-        reading = replace(reading, columns=list(kinds))
-    table, _ = read_frame(data, **reading.for_kinds(), weight=weight, kinds=kinds)
-    if schema.frame == "array":
-        _check_number(table, len(schema.inputs), "column")
-    if reading.missing in (options.Missing.error, options.Missing.drop):
-        table = without_gaps(table, schema, str(reading.missing))
-    return table
-
-
-def _check_number(table: "Table | Frame", expected: int, noun: str) -> None:
-    """Refuse another number of columns than a model without names has."""
-    from rnade.exceptions import TableError
-
-    if len(table.names) != expected:
-        raise TableError(
-            f"{table.source} has {counted(len(table.names), noun)}; the model, which has no column"
-            f" names, expects {expected}. Choose them with --columns."
-        )
-
-
-def _say_ignored(table: "Table | Frame", *, quiet: bool) -> None:
-    from rnade.tables import NOT_CHOSEN, listed
-
-    ignored = [name for name, why in table.left_out.items() if why == NOT_CHOSEN]
-    if ignored:
-        note(f"columns not in the model are ignored: {listed(ignored)}", quiet=quiet)

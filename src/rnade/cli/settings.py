@@ -34,15 +34,7 @@ class Setting:
 def declared_settings(estimators: Mapping[str, str]) -> dict[str, dict[str, Setting]]:
     """Read the parameters of estimators from the source of `rnade.estimators`.
 
-    Parameters
-    ----------
-    estimators : mapping of str to str
-        Names of classes, by the name that ``--model`` takes.
-
-    Returns
-    -------
-    dict of dict of Setting
-        By the name of ``--model``, then by the name of the parameter.
+    Both the classes and what is found go by the names that ``--model`` takes.
     """
     package = Path(__file__).parents[1] / "estimators"
     classes = {
@@ -119,11 +111,8 @@ def value_of(text: str) -> Any:
 def settings_parameters(settings: Mapping[str, Mapping[str, Setting]]) -> list[inspect.Parameter]:
     """Make an option for each parameter of any of the estimators, as typer reads a signature.
 
-    Parameters
-    ----------
-    settings : mapping of mappings
-        What `declared_settings` gives. Where two estimators have the same parameter, the first
-        describes it; a parameter that not all have is marked with the names of those that do.
+    Where two estimators have the same parameter, the first describes it; a parameter that not all
+    have is marked with the names of those that do.
     """
     offered: dict[str, list[str]] = {}
     first: dict[str, Setting] = {}

@@ -34,6 +34,11 @@ def note(text: str, *, quiet: bool) -> None:
         say(f"rnade: {text}")
 
 
+def shows_progress(*, quiet: bool) -> bool:
+    """Whether a person looks on who may want to see how far the work is."""
+    return sys.stderr.isatty() and not quiet
+
+
 def counted(n: int, noun: str) -> str:
     """Write a number of things, as one or as many.
 

@@ -25,13 +25,8 @@ def read_bits(X: Any, refused: Refused) -> Schema:
     """Find out what the columns of a frame hold: two levels each, or numbers.
 
     Numbers, which a threshold may turn into bits, stay numbers. Unlike in other tables a column
-    that never changes is kept: a bit that is always 0 has a density.
-
-    Parameters
-    ----------
-    X : frame of pandas, polars or pyarrow
-    refused : callable
-        Makes the error for columns with another number of levels, and for dates and others.
+    that never changes is kept: a bit that is always 0 has a density. Columns with another number
+    of levels, dates and others are `refused`.
     """
     source, columns = read_source(X), []
     for d, name in enumerate(source.names):
@@ -59,14 +54,8 @@ def read_bits(X: Any, refused: Refused) -> Schema:
 def with_codes(X: Any, schema: Schema, refused: Refused) -> Any:
     """Give a frame with the codes 0 and 1 in place of levels, NaN where they are missing.
 
-    Parameters
-    ----------
-    X : frame of pandas, polars or pyarrow
-        Columns that the schema does not have, or has as numbers, are left as they are.
-    schema : Schema
-        From `read_bits`.
-    refused : callable
-        Makes the error for other levels than the two.
+    Columns that the schema, from `read_bits`, does not have, or has as numbers, are left as they
+    are; other levels than the two are `refused`.
     """
     source, frame = read_source(X), nw.from_native(X, eager_only=True)
     known = {column.name: column for column in schema.columns if column.kind == "category"}

@@ -94,11 +94,7 @@ def _seconds(values: pa.Array) -> Array:
 def local_seconds(values: pa.Array, zone: str | None = None) -> Array:
     """Times as seconds on the clock of a time zone, by default their own, 0 where missing.
 
-    Parameters
-    ----------
-    values : timestamp Array
-    zone : str, optional
-        Only for times that have a zone.
+    A zone is only for times that have one.
     """
     if values.type.tz is not None:
         values = values.cast(pa.timestamp(values.type.unit, zone or values.type.tz))
@@ -113,18 +109,10 @@ def make_cells(
     na: Sequence[Mark],
     levels: tuple[Level, ...] | None = None,
 ) -> Cells:
-    """Bring an Arrow column to the form of `Cells`.
+    """Bring an Arrow column to the form of `Cells`; cells with one of the marks `na` are missing.
 
-    Parameters
-    ----------
-    label : str
-    values : pyarrow Array or ChunkedArray
-    dtype : str or None
-        How to give the values back; None for the name of their Arrow type.
-    na : sequence of str or float
-        Marks that mean a missing cell.
-    levels : tuple, optional
-        Those declared; by default the dictionary of a categorical column.
+    `dtype` says how to give the values back, by default as their Arrow type; `levels` are those
+    declared, by default the dictionary of a categorical column.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)

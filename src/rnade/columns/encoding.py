@@ -19,26 +19,10 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def encode_cells(cells: Cells, column: Column, key: object) -> tuple[Array, Mask]:
-    """Give the cells of one column as numbers, and which of them are seen.
+    """Give the cells of one column as numbers, 0 where missing, and which of them are seen.
 
-    Parameters
-    ----------
-    cells : Cells
-    column : Column
-        What the cells must agree with.
-    key : str or int
-        What `columns` calls this column, for messages.
-
-    Returns
-    -------
-    values : array of shape (N,)
-        0 where a cell is missing.
-    seen : bool array of shape (N,)
-
-    Raises
-    ------
-    ValueError
-        If a cell cannot be in such a column: which, where and what to do.
+    A cell that cannot be in such a column is an error: which, where and what to do. Messages call
+    the column by its `key`, as `columns` does.
     """
     seen = cells.seen
     if not seen.any() and cells.sort != "other":

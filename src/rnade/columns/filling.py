@@ -16,23 +16,11 @@ from rnade.typing import Array
 
 
 def fill_cells(X: Any, schema: Schema, values: Array, missing: Any) -> Any:
-    """Give a table with some cells replaced and all else, bit for bit, as it is.
+    """Give a table with its `missing` cells, (N, D), replaced and all else, bit for bit, as it is.
 
-    Index, types, order of the columns and columns that the schema leaves out are kept.
-
-    Parameters
-    ----------
-    X : frame of pandas, polars or pyarrow, array, masked array or list of lists
-    schema : Schema
-    values : array of shape (N, D)
-        Numbers and codes of levels, as `Schema.encode` gives them.
-    missing : bool array of shape (N, D)
-        Cells to replace.
-
-    Returns
-    -------
-    table of the kind of X
-        A copy; an array for a masked array or a list of lists.
+    Index, types, order of the columns and columns that the schema leaves out are kept. It is a
+    copy; an array for a masked array or a list of lists. Values (N, D) are as `Schema.encode`
+    gives them.
     """
     changed = [
         (column, values[:, d], missing[:, d])

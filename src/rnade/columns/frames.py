@@ -175,11 +175,8 @@ def as_kind(dtype: str, kind: str, is_boolean: bool, is_integer: bool) -> str:
 def arrow_type(dtype: str) -> pa.DataType:
     """Give the Arrow type of a column by the name of its own type.
 
-    Parameters
-    ----------
-    dtype : str
-        As a column has it: of Arrow ("double"), NumPy and pandas ("float64", "Int64",
-        "datetime64[ns, UTC]", "object of date32[day]") or polars ("Enum").
+    As a column has it: of Arrow ("double"), NumPy and pandas ("float64", "Int64", "datetime64[ns,
+    UTC]", "object of date32[day]") or polars ("Enum").
     """
     for prefix in ("object of ", "arrow of ", "category of "):
         dtype = dtype.removeprefix(prefix)

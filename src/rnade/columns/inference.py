@@ -60,18 +60,9 @@ class Found:
 def infer_column(
     cells: Cells, name: str, key: object, kind: Kind | None, na: Sequence[Mark]
 ) -> Found:
-    """Find out what one column holds.
+    """Find out what one column holds, if the user gave no kind by its type.
 
-    Parameters
-    ----------
-    cells : Cells
-    name : str
-    key : str or int
-        What `columns` calls this column, for messages.
-    kind : Kind or None
-        As the user gave it; None to take it from the type.
-    na : sequence of str or float
-        Marks of missing cells, for messages.
+    Messages call the column by its `key`, as `columns` does, and name the marks `na`.
     """
     if isinstance(kind, LeaveOut):
         return Found(reason="left out as asked for")

@@ -119,11 +119,6 @@ def shrunk(covariance: Float[Tensor, "D D"], n_rows: float) -> Float[Tensor, "D 
 
     By the share of the oracle approximating estimator of correlations (Chen, Wiesel, Eldar and
     Hero 2010), and at least `LEAST_SHRUNK`. A column that never changes has a variance of 1.
-
-    Parameters
-    ----------
-    covariance : Tensor of shape (D, D)
-    n_rows : float
     """
     D = len(covariance)
     variance = covariance.diagonal()

@@ -68,28 +68,14 @@ class Link:
         return self.counts.size > 0
 
     def cells(self, column: ColumnCells, code: Array) -> Array:
-        """Shares of the target's cells, (B, C), by the cell of the source (-1: a value not known).
-
-        Parameters
-        ----------
-        column : ColumnCells
-            The target.
-        code : int array of shape (B,)
-        """
+        """Shares of the target's cells, (B, C), by the cell of the source (-1: not known)."""
         alone = np.zeros((1, self.counts.shape[1]))
         counts = np.concatenate([self.counts, alone])[code]  # -1 is the last
         total = counts.sum(1, keepdims=True) + self.prior
         return np.asarray((counts + self.prior * column.shares) / total)
 
     def values(self, column: ColumnCells, X: Array) -> Array:
-        """Exact values that it gives for rows, (B,); NaN outside the range of the target.
-
-        Parameters
-        ----------
-        column : ColumnCells
-            The target.
-        X : array of shape (B, D)
-        """
+        """Exact values that it gives for rows, (B,); NaN outside the range of the target."""
         x = X[:, self.sources.astype(np.int64)] @ self.signs
         first, last = column.reach
         with np.errstate(invalid="ignore"):
@@ -98,16 +84,9 @@ class Link:
     def terms(self, columns: Sequence[ColumnCells], X: Array, cells: Array, own: Any) -> Array:
         """Log densities that it gives the target's values, (B,).
 
-        -inf where an exact value is another, `UNAVAILABLE` where it says nothing.
-
-        Parameters
-        ----------
-        columns : sequence of ColumnCells
-        X : array of shape (B, D)
-        cells : array of shape (B, D, 4)
-            From `ColumnCells.encode`.
-        own : array of shape (B,), or 0
-            Weights of the rows in the counts, where they are among them: each is then left out.
+        -inf where an exact value is another, `UNAVAILABLE` where it says nothing. `own` are the
+        weights of the rows in the counts, where they are among them: each is then left out; else
+        0.
         """
         column = columns[self.target]
         code = cells[:, self.target, CODE].astype(np.int64)
@@ -147,22 +126,10 @@ class Link:
 def find_links(
     columns: Sequence[ColumnCells], X: Array, cells: Array, weights: Array | None = None
 ) -> list[Link]:
-    """Find what single columns of a table tell of others.
+    """Find what single columns of a table (N, D) tell of others, by their targets.
 
-    Parameters
-    ----------
-    columns : sequence of ColumnCells
-    X : array of shape (N, D)
-        Values, NaN where missing.
-    cells : array of shape (N, D, 4)
-        From `ColumnCells.encode`.
-    weights : array of shape (N,), optional
-        Of the rows; their mean counts as one row.
-
-    Returns
-    -------
-    list of Link
-        By their targets.
+    Values are NaN where missing, and cells are from `ColumnCells.encode`. The mean of the weights
+    of the rows counts as one row.
     """
     if len(columns) > MOST_COLUMNS:
         return []

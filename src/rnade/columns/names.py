@@ -43,18 +43,10 @@ def as_fitted(estimator: Any, X: Array) -> Any:
 
 
 def as_values(estimator: Any, X: Any) -> Array:
-    """Give rows as a matrix of numbers in the model's order of columns.
+    """Give rows as a matrix of numbers (N, D) in the model's order of columns.
 
-    Parameters
-    ----------
-    estimator : fitted estimator
-    X : array-like or data frame of shape (N, D)
-        A frame may have more columns; those of the model are taken by name.
-
-    Returns
-    -------
-    array of shape (N, D)
-        Of a table with columns of any kind: numbers, codes of levels, NaN for missing cells.
+    Columns of a frame, which may have more, are taken by name. Of a table with columns of any kind
+    they are numbers, codes of levels, and NaN for missing cells.
     """
     if is_read_by_kind(estimator):
         values, seen = estimator.schema_.encode(X)

@@ -39,13 +39,7 @@ class Source:
         return f"Column {d} ({name!r})" if self.frame == "array" else f"Column {name!r}"
 
     def cells(self, d: int, na: Sequence[Mark] = ()) -> Cells:
-        """Read column d; the cells that `na` marks are missing too.
-
-        Raises
-        ------
-        ValueError
-            If the column mixes types.
-        """
+        """Read column d, which may not mix types; the cells that `na` marks are missing too."""
         values, dtype, levels = self._columns[d], None, None
         if self.frame == "pandas":
             dtype = _pandas_dtype(values)
@@ -84,13 +78,7 @@ class Source:
 
 
 def as_frame(X: Any) -> Any:
-    """Give X as a frame of narwhals if it is a frame, else as it is.
-
-    Raises
-    ------
-    ValueError
-        If two columns have one name.
-    """
+    """Give X as a frame of narwhals, whose names must differ, if it is a frame, else as it is."""
     try:
         frame = nw.from_native(X, pass_through=True)
         if isinstance(frame, nw.DataFrame):
@@ -101,15 +89,7 @@ def as_frame(X: Any) -> Any:
 
 
 def read_source(X: Any) -> Source:
-    """Take a frame of pandas, polars or pyarrow, an array, a masked array or a list of lists.
-
-    Raises
-    ------
-    TypeError
-        If X is no table.
-    ValueError
-        If it has no rows or columns, or two columns of one name.
-    """
+    """Take a frame of pandas, polars or pyarrow, an array, a masked array or a list of lists."""
     frame = as_frame(X)
     is_frame = isinstance(frame, nw.DataFrame)
     names = list(frame.columns) if is_frame else []

@@ -17,25 +17,10 @@ from rnade.typing import Array
 
 
 def numbers_of(column: Column, values: Any, na: Sequence[Mark] = ()) -> Array:
-    """Give values of a column as numbers, codes of levels, or NaN where missing.
+    """Give values of a column, in their shape, as numbers, codes of levels, or NaN where missing.
 
-    Parameters
-    ----------
-    column : Column
-    values : scalar or array-like
-        Levels, numbers or dates; dates also as text in ISO form. A level that the column does not
-        know gets the number of its levels.
-    na : sequence of str or float
-        Marks that mean a missing cell.
-
-    Returns
-    -------
-    array of the shape of `values`
-
-    Raises
-    ------
-    ValueError
-        If the column cannot hold such a value.
+    Dates may be text in ISO form. A level that the column does not know gets the number of its
+    levels; what the column cannot hold is an error. `na` are marks of missing cells.
     """
     given = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     if given.dtype.kind == "O" and given.ndim == 0:
@@ -70,17 +55,8 @@ def _as_date(value: Any, column: Column) -> Any:
 def own_terms(column: Column, numbers: Array) -> Any:
     """Give numbers of a column as its own values: levels, dates, whole numbers, real numbers.
 
-    Parameters
-    ----------
-    column : Column
-    numbers : array of any shape
-        As `numbers_of` gives them; whole numbers, codes and days are rounded.
-
-    Returns
-    -------
-    array of the same shape
-        float64 for real numbers, datetime64 for dates without a time zone, bool, int or objects
-        for others.
+    Whole numbers, codes and days are rounded. The array is float64 for real numbers, datetime64
+    for dates without a time zone, bool, int or objects for others.
     """
     numbers = np.asarray(numbers, dtype=np.float64)
     kind = arrow_type(column.dtype)

@@ -48,11 +48,7 @@ def table_block(table: TableDensity) -> Block:
 def part_of(table: TableDensity, n_networks: int) -> TableDensity:
     """The average over the first networks of a table, each along the orders that it goes along.
 
-    Parameters
-    ----------
-    table : TableDensity
-    n_networks : int
-        At least one; of networks for a column each there are always all.
+    There is at least one; of networks for a column each there are always all.
     """
     networks = table.networks
     if isinstance(networks, ColumnNetworks) or n_networks >= networks.n_models:

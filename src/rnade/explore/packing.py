@@ -31,14 +31,9 @@ class Block:
 
 
 def pack(arrays: Mapping[str, Array], weights: Mapping[str, Array]) -> Block:
-    """Make text of arrays.
+    """Make text of arrays, kept exactly, and of weights, rounded to `WEIGHT_BITS`.
 
-    Parameters
-    ----------
-    arrays : mapping of str to array
-        Kept in double precision, exactly.
-    weights : mapping of str to array of at least one axis
-        Rounded to `WEIGHT_BITS`, each row along the last axis by a scale of its own.
+    Each row of weights, along the last axis, has a scale of its own.
     """
     directory: list[tuple[str, str, int]] = []
     parts: list[bytes] = []

@@ -119,18 +119,9 @@ def render(
     *,
     beside: bool = False,
 ) -> Exploration:
-    """Make the page of a fitted table.
+    """Make the page of a fitted table, by default without a row of any table.
 
-    Parameters
-    ----------
-    table : TableDensity
-    schema : Schema
-        What its columns hold.
-    title : str
-    rows : TableRows, optional
-        By default the page has no row of any table.
-    beside : bool
-        Whether these networks only answer questions, beside a model that scores whole rows.
+    `beside` says that these networks only answer questions, beside a model that scores whole rows.
     """
     style, script = style_of("page.css", "tables.css") + _read("explore.css"), _script()
     networks, blocks, notes = network_blocks(table), [table_block(table)], [_NO_ROWS]

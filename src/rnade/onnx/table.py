@@ -52,13 +52,7 @@ class Networks:
         return blank + self.weights["c"][list(models)]
 
     def step(self, models: Sequence[int], columns: Sequence[int], known: Sequence[Value]) -> Value:
-        """What one column for each of R models adds, (R, B, H), where its cell is known.
-
-        Parameters
-        ----------
-        models, columns : sequence of R int
-        known : sequence of R Value of bool, each of shape (B,)
-        """
+        """What one column for each of R models adds, (R, B, H), where its cell is known."""
         g, W = self.g, self.weights["W"]
         rows, places, spans = [], [], []
         for m, d in zip(models, columns, strict=True):
@@ -81,14 +75,9 @@ class Networks:
         columns: Sequence[int],
         known: Sequence[dict[int, Value]],
     ) -> Value:
-        """Log densities of one column for each of R models, (R, B).
+        """Log densities of one column for each of R models, (R, B), from s (R, B, H).
 
-        Parameters
-        ----------
-        s : Value of shape (R, B, H)
-        models, columns : sequence of R int
-        known : sequence of R dict
-            Which cells have been told, of bool by column.
+        `known` says for each which cells have been told, of bool by column.
         """
         g, weights = self.g, self.weights
         h = self._hidden(s, list(models))

@@ -25,17 +25,7 @@ from rnade.typing import Array
 
 
 def log_density(g: Graph, x: Value, module: AbstractDensity) -> Value:
-    """Log density of each row, (B,), of what a module takes.
-
-    Parameters
-    ----------
-    x : Value of shape (B, D)
-
-    Raises
-    ------
-    TypeError
-        If there is no graph for this kind of module.
-    """
+    """Log density of each row, (B,), of what a module takes, (B, D)."""
     if isinstance(module, EnsembleModule):
         parts = [_of_bank(g, x, part) for part in module._banks()]
         joint = g.concat(parts) + _numbers(module.log_weights[0])[:, None]

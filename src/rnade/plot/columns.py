@@ -8,12 +8,11 @@ import numpy as np
 from rnade.columns import column_names
 from rnade.plot.base import ODD, QUIET, REAL, AbstractDisplay, draw_each
 from rnade.plot.kinds import draw_levels, draw_numbers
-from rnade.report.asked import Asked, sampled_values
+from rnade.report.asked import Asked
 from rnade.report.calibration import LEAST_JUDGED, N_BINS, ColumnCalibration, calibrations
 from rnade.report.marginals import LevelMarginal, NumberMarginal
+from rnade.report.marginals import marginals as marginals_of
 from rnade.report.resemblance import Marginal
-from rnade.report.resemblance import marginals as marginals_of
-from rnade.report.tables import marginals_of_kinds, observed_samples
 
 
 class CalibrationDisplay(AbstractDisplay[ColumnCalibration]):
@@ -154,9 +153,7 @@ def _compared(
 ) -> Sequence[Marginal | LevelMarginal]:
     """Columns of real rows and of rows drawn from the model."""
     asked, at = Asked.of(estimator, X), positions(estimator, columns)
-    if asked.mixed:
-        return marginals_of_kinds(asked, observed_samples(asked, n_samples, random_state), at)
-    return marginals_of(asked, sampled_values(estimator, n_samples, random_state), at)
+    return marginals_of(asked, asked.sampled(n_samples, random_state), at)
 
 
 def positions(estimator: Any, columns: Sequence[str | int] | None) -> list[int]:

@@ -5,21 +5,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from rnade.columns import as_values, column_names
-from rnade.columns.names import is_mixed
 from rnade.plot.base import MODEL, QUIET, REAL, AbstractDisplay, as_function, pyplot
 from rnade.plot.columns import positions
-from rnade.report.asked import Asked, sampled_values
-from rnade.report.resemblance import (
-    Correlation,
-    Pairs,
-    most_dependent,
-    mutual_information,
-    pairs_of_kinds,
-)
+from rnade.report.asked import Asked
+from rnade.report.resemblance import Correlation, Pairs, correlations, information, most_dependent
 from rnade.report.resemblance import pairs as points_of_pairs
 from rnade.report.table_pictures import points_of
-from rnade.report.tables import correlation_of, information, observed_samples
 
 
 class PairsDisplay:
@@ -65,19 +56,13 @@ class PairsDisplay:
         random_state : int, RandomState instance or None
         axes : array of matplotlib Axes, shape (k, k), optional
         """
-        at, every = positions(estimator, columns), np.arange(len(column_names(estimator)))
-        if is_mixed(estimator):
-            asked = Asked.of(estimator, X)
-            sampled = observed_samples(asked, n_points, random_state)
-            if columns is None:
-                at = most_dependent(information(asked.columns, asked.X, every), every)
-            return cls(pairs_of_kinds(asked.columns, at, asked.X, sampled, n_points)).plot(axes)
-        X = as_values(estimator, X)
-        sampled = sampled_values(estimator, n_points, random_state)
+        asked, at = Asked.of(estimator, X), positions(estimator, columns)
         if columns is None:
-            at = most_dependent(mutual_information(X, every), every)
-        names = column_names(estimator)
-        return cls(points_of_pairs(names, at, X, sampled, n_points)).plot(axes)
+            every = np.arange(len(asked.names))
+            at = most_dependent(information(asked, asked.X, every), every)
+        sampled = asked.sampled(n_points, random_state)
+        found = points_of_pairs(asked.names, at, asked.X, sampled, n_points, asked.columns)
+        return cls(found).plot(axes)
 
     def plot(self, axes: Any = None) -> Self:
         """Draw on a square of axes, or on those of a new figure."""
@@ -129,10 +114,14 @@ class CorrelationDisplay(AbstractDisplay[Correlation]):
         random_state : int, RandomState instance or None
         ax : matplotlib Axes, optional
         """
-        if is_mixed(estimator):
-            return cls(_correlation_of_kinds(estimator, X, n_samples, random_state)).plot(ax)
-        sampled = sampled_values(estimator, n_samples, random_state)
-        found = Correlation.of(column_names(estimator), as_values(estimator, X), sampled)
+        asked = Asked.of(estimator, X)
+        sampled = asked.sampled(n_samples, random_state)
+        found, others = correlations(asked, np.arange(len(asked.names)), asked.X, sampled)
+        if others and len(found.columns) < 2:
+            raise ValueError(
+                "Expected at least two columns of numbers, dates, ordered levels or two levels:"
+                " others have no rank correlation."
+            )
         return cls(found).plot(ax)
 
     def _draw(self, ax: Any) -> None:
@@ -146,20 +135,6 @@ class CorrelationDisplay(AbstractDisplay[Correlation]):
             xlabel="rank correlation, real",
             ylabel="rank correlation, sampled",
         )
-
-
-def _correlation_of_kinds(estimator: Any, X: Any, n: int, random_state: Any) -> Correlation:
-    """Rank correlations of the columns that have ranks."""
-    asked = Asked.of(estimator, X)
-    every = np.arange(len(asked.names))
-    sampled = observed_samples(asked, n, random_state)
-    found, _ = correlation_of(asked.columns, every, asked.X, sampled)
-    if found is None:
-        raise ValueError(
-            "Expected at least two columns of numbers, dates, ordered levels or two levels: others"
-            " have no rank correlation."
-        )
-    return found
 
 
 pairs = as_function(PairsDisplay.from_estimator, "pairs", gives="axes_")

@@ -7,7 +7,7 @@ import numpy as np
 from rnade.plot.base import MODEL, REAL
 from rnade.report.marginals import LevelMarginal, NumberMarginal
 from rnade.report.resemblance import Marginal
-from rnade.report.table_pictures import shown_levels
+from rnade.report.table_pictures import level_bars
 from rnade.typing import Array
 
 # Levels with bars of their own; the others share one.
@@ -17,18 +17,7 @@ _LONGEST_NAME = 20
 
 def draw_levels(ax: Any, found: LevelMarginal) -> None:
     """Bars of real beside bars of sampled shares, one pair for each level."""
-    chosen = shown_levels(found, _MOST_LEVELS)
-    rest = [i for i in range(len(found.levels)) if i not in chosen]
-    names = [found.levels[i] for i in chosen]
-    real, sampled = found.real[chosen].tolist(), found.sampled[chosen].tolist()
-    if rest:
-        names.append(f"{len(rest)} others")
-        real.append(found.real[rest].sum())
-        sampled.append(found.sampled[rest].sum())
-    if found.new > 0:
-        names.append("new levels")
-        real.append(found.new)
-        sampled.append(0.0)
+    names, real, sampled = zip(*level_bars(found, _MOST_LEVELS), strict=True)
     places = np.arange(len(names))
     ax.bar(places - 0.2, real, 0.4, color=REAL, alpha=0.5, label="real")
     ax.bar(places + 0.2, sampled, 0.4, color=MODEL, label="sampled")

@@ -46,12 +46,7 @@ class Rows:
     def of(cls, estimator: Any, X: Array, *, seed: int = 0) -> "Rows":
         """Look at what the model remembers of the table that it was fitted to.
 
-        Parameters
-        ----------
-        estimator : fitted estimator
-        X : array of shape (N, D)
-        seed : int
-            Of the split in two halves where the table is another one.
+        The seed is of the split in two halves where the table is another one.
         """
         n = len(X)
         fitted = getattr(estimator, "fitted_rows_", None)
@@ -162,6 +157,15 @@ class Asked:
             return _take(self.source, rows)
         return as_fitted(self.estimator, self.X[rows])
 
+    def sampled(self, n: int, random_state: Any) -> Array:
+        """Rows drawn from the model; NaN where a drawn indicator says that the cell is missing."""
+        draw = getattr(self.estimator, "sample_values", self.estimator.sample)
+        found = np.asarray(draw(n, random_state=random_state))
+        for d, column in enumerate(self.columns):
+            if column.indicates in self.names:
+                found[found[:, d] > 0.5, self.names.index(column.indicates)] = np.nan
+        return found
+
     def scored(self) -> tuple[Array | None, Array]:
         """Each column's terms, if the model has them, and each row's log density: all, once."""
         if not hasattr(self.estimator, "log_conditionals"):
@@ -186,12 +190,6 @@ class Asked:
 def is_binary(estimator: Any) -> bool:
     """Whether a model is of bits: such models have a threshold, which may be None."""
     return hasattr(estimator, "binarize")
-
-
-def sampled_values(estimator: Any, n: int, random_state: Any) -> Array:
-    """Rows drawn from a model, as a matrix of numbers."""
-    draw = getattr(estimator, "sample_values", estimator.sample)
-    return np.asarray(draw(n, random_state=random_state))
 
 
 def _step(column: Column, x: Array) -> float:

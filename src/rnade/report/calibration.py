@@ -79,14 +79,12 @@ def calibrations(
 ) -> list[ColumnCalibration]:
     """Give the calibration of columns, by those cells of some of the rows that are observed.
 
-    Columns with too few such cells to judge by are left out.
+    Columns with missing cells are left out where too few are observed to judge by.
     """
     U = asked.estimator.pit(asked.given(rows), random_state=random_state)
-    if not asked.mixed:
-        return [column_calibration(asked.names[d], U[:, d]) for d in columns]
     observed = {d: U[~np.isnan(U[:, d]), d] for d in columns}
     return [
         column_calibration(asked.names[d], u)
         for d, u in observed.items()
-        if len(u) >= LEAST_JUDGED
+        if len(u) >= LEAST_JUDGED or not asked.mixed
     ]

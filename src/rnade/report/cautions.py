@@ -12,12 +12,16 @@ from rnade.report.calibration import LEAST_JUDGED
 from rnade.report.caution_words import caution as _caution
 from rnade.report.findings import Caution, Findings, TableFindings
 from rnade.report.fitted import Fitted
-from rnade.report.table_cautions import duplicate_rows, table_cautions
+from rnade.report.table_cautions import (
+    FITTED_RANGE,
+    duplicate_rows,
+    leaks,
+    outside,
+    table_cautions,
+)
 from rnade.report.words import listed, number, percent, plural, quoted
 from rnade.typing import Array
 
-# A column of whose spread less than this remains, given others, may give something away.
-LEFT_OF_SPREAD = 0.05
 # Standard deviations beyond the training range, or from the mean where no range is stored.
 FAR_BEYOND, FAR_FROM_MEAN = 1.0, 8.0
 # More rows of another table than this, times what is usual, below the 1 % threshold.
@@ -28,13 +32,7 @@ _FEW_HELD_OUT = 100
 def look_for_cautions(asked: Asked, scores: Array, found: Findings) -> list[Caution]:
     """Look for everything that could mislead a reader, the most serious first.
 
-    Parameters
-    ----------
-    asked : Asked
-    scores : array of shape (N,)
-        Log densities of all rows.
-    found : Findings
-        Without cautions.
+    It takes the log densities of all rows, and findings without cautions.
     """
     fitted = found.fitted
     cautions = [
@@ -50,7 +48,7 @@ def look_for_cautions(asked: Asked, scores: Array, found: Findings) -> list[Caut
             *_leaks(asked, found),
             *_outside(asked),
             *_spikes_and_rounding(asked, fitted),
-            *_duplicate_rows(asked),
+            *duplicate_rows(asked, np.ones(len(asked.values), dtype=bool)),
         ]
     cautions += _training(fitted, found.oddness.smallest_p)
     rank = {"serious": 0, "mind": 1, "note": 2}
@@ -120,10 +118,7 @@ def _leaks(asked: Asked, found: Findings) -> Iterator[Caution]:
     left = dict(zip(asked.names, _left_given_others(asked.values), strict=True))
     for gain in found.gains:
         left[gain.column] = min(left[gain.column], math.exp(-max(gain.gain, 0.0)))
-    leaking = sorted((name for name in left if left[name] < LEFT_OF_SPREAD), key=left.__getitem__)
-    if leaking:
-        columns = f"{listed(leaking)} {'is' if len(leaking) == 1 else 'are'}"
-        yield _caution("leak", columns=columns, left=percent(left[leaking[-1]]))
+    yield from leaks(left)
 
 
 def _left_given_others(X: Array) -> Array:
@@ -143,16 +138,11 @@ def _outside(asked: Asked) -> Iterator[Caution]:
     known = getattr(asked.estimator, "fitted_rows_", None)
     if known is not None:
         beyond = np.maximum(known.low - X, X - known.high) / standardiser.scale
-        far, where = beyond > FAR_BEYOND, "the range of the rows it was fitted to"
+        far, where = beyond > FAR_BEYOND, FITTED_RANGE
     else:
         beyond = np.abs(X - standardiser.mean) / standardiser.scale
         far, where = beyond > FAR_FROM_MEAN, f"{FAR_FROM_MEAN:g} standard deviations"
-    if far.any():
-        columns = np.flatnonzero(far.any(axis=0))
-        worst = columns[np.argsort(-far[:, columns].sum(axis=0), kind="stable")]
-        rows = plural(int(far.any(axis=1).sum()), "row")
-        names = listed([asked.names[d] for d in worst])
-        yield _caution("outside", rows=rows, columns=names, where=where)
+    yield from outside(asked, far, where)
 
 
 def _spikes_and_rounding(asked: Asked, fitted: Fitted) -> Iterator[Caution]:
@@ -176,10 +166,6 @@ def _spikes_and_rounding(asked: Asked, fitted: Fitted) -> Iterator[Caution]:
         variant = "-unbounded" if fitted.settings.get("sigma_floor") == 0 else ""
         n_columns = plural(len(rounded), "column")
         yield _caution("rounded", variant, n_columns=n_columns, columns=listed(rounded))
-
-
-def _duplicate_rows(asked: Asked) -> Iterator[Caution]:
-    yield from duplicate_rows(asked, np.ones(len(asked.values), dtype=bool))
 
 
 def _training(fitted: Fitted, smallest_p: float) -> Iterator[Caution]:

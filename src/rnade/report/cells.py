@@ -13,9 +13,12 @@ from rnade.typing import Array
 
 # The interval of a number or a date that the model gives 90 %.
 ENDS = (0.05, 0.95)
-_MOST_REASONS = 3
-# Fewer nats than this are no reason; a number inside the interval needs more (see `oddness`).
-_LEAST_SURPRISE, _LEAST_WITHIN = 1.0, 3.0
+MOST_REASONS = 3
+# Judged rows by which gains are measured: each column takes the networks once more.
+_MOST_FOR_GAINS = 4000
+# Fewer nats than this are no reason: half of all cells add some. A value within the interval needs
+# more, since it is odd only as one between usual values, or beside a single very usual one.
+LEAST_SURPRISE, LEAST_WITHIN = 1.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -48,35 +51,31 @@ class CellReason:
     value: float | str
     surprise: float
     probability: float | None
-    known: bool
-    likeliest: str | None
-    likeliest_probability: float | None
-    low: float | str | None
-    high: float | str | None
-    within: bool
+    known: bool = True
+    likeliest: str | None = None
+    likeliest_probability: float | None = None
+    low: float | str | None = None
+    high: float | str | None = None
+    within: bool = False
 
 
 def explain_cells(asked: Asked, rows: NDArray[np.int64]) -> list[list[CellReason]]:
     """The cells of some rows that are odd given the other cells, the most surprising first.
 
-    Parameters
-    ----------
-    asked : Asked
-        With a model of a table of any kind.
-    rows : array of int, shape (n,)
+    It takes a model of a table of any kind.
     """
     X = asked.X[rows]
     surprise = asked.estimator.surprise(asked.given(rows)) if len(rows) else np.empty(X.shape)
     surprise = np.where(np.isnan(surprise), -np.inf, surprise)
     found = []
     for i, (row, odd) in enumerate(zip(rows, surprise, strict=True)):
-        columns = [d for d in np.argsort(-odd, kind="stable") if odd[d] >= _LEAST_SURPRISE]
+        columns = [d for d in np.argsort(-odd, kind="stable") if odd[d] >= LEAST_SURPRISE]
         told: list[CellReason] = []
         for d in columns:
-            if len(told) == _MOST_REASONS:
+            if len(told) == MOST_REASONS:
                 break
             cell = _reason(asked, X[i : i + 1], int(row), int(d), float(odd[d]))
-            if odd[d] >= (_LEAST_WITHIN if cell.within else _LEAST_SURPRISE):
+            if odd[d] >= (LEAST_WITHIN if cell.within else LEAST_SURPRISE):
                 told.append(cell)
         found.append(sorted(told, key=lambda cell: cell.within))
     return found
@@ -87,55 +86,23 @@ def _reason(asked: Asked, X: Array, row: int, d: int, surprise: float) -> CellRe
     density = asked.estimator.column_density(X, d)
     has_probability = is_discrete(column) or x in column.atoms
     probability = float(np.exp(density.log_prob(X[:, d])[0])) if has_probability else None
+    of, odd = (column.name, kind_of(column)), (surprise, probability)
     if column.levels is not None:
         shares = density.probabilities()[0]
         best = int(shares.argmax())
         known = 0 <= x < len(column.levels)
         value = cell_value(column, x) if known else asked.level(row, d)
-        # The likeliest level is what was expected, and so within it.
         likeliest = levels_of(column)[best], float(shares[best])
-        is_best = known and int(x) == best
-        return CellReason(
-            column.name,
-            kind_of(column),
-            value,
-            surprise,
-            probability,
-            known,
-            *likeliest,
-            low=None,
-            high=None,
-            within=is_best,
-        )
+        # The likeliest level is what was expected, and so within it.
+        return CellReason(*of, value, *odd, known, *likeliest, within=known and int(x) == best)
     low, high = (float(density.quantile(q)[0]) for q in ENDS)
-    told = [cell_value(column, end) for end in (low, high)]
-    return CellReason(
-        column.name,
-        kind_of(column),
-        cell_value(column, x),
-        surprise,
-        probability,
-        known=True,
-        likeliest=None,
-        likeliest_probability=None,
-        low=told[0],
-        high=told[1],
-        within=low <= x <= high,
-    )
+    value, *ends = (cell_value(column, at) for at in (x, low, high))
+    within = low <= x <= high
+    return CellReason(*of, value, *odd, low=ends[0], high=ends[1], within=within)
 
 
 def given_others(asked: Asked, rows: NDArray[np.int64]) -> Array:
-    """Log density of each cell given all other observed cells of its row; NaN where missing.
-
-    Parameters
-    ----------
-    asked : Asked
-    rows : array of int, shape (n,)
-
-    Returns
-    -------
-    array of shape (n, D)
-    """
+    """Log densities of cells, (n, D), given the other observed ones of the row; NaN if missing."""
     X = asked.X[rows]
     found = np.full(X.shape, np.nan)
     for d in range(X.shape[1]):
@@ -146,19 +113,10 @@ def given_others(asked: Asked, rows: NDArray[np.int64]) -> Array:
 
 
 def alone(asked: Asked, rows: NDArray[np.int64]) -> Array:
-    """Log density of each cell by its column alone; NaN where missing.
+    """Log densities of cells, (n, D), by their columns alone; NaN where missing.
 
     The columns are as they were in the rows that the model learned from, cut into the model's own
     cells, each with its share of those rows: what the model would say if it knew of no other cell.
-
-    Parameters
-    ----------
-    asked : Asked
-    rows : array of int, shape (n,)
-
-    Returns
-    -------
-    array of shape (n, D)
     """
     X = asked.X[rows]
     found = np.full(X.shape, np.nan)
@@ -170,3 +128,10 @@ def alone(asked: Asked, rows: NDArray[np.int64]) -> Array:
         inside = column.log_inside + np.log(column.shares[np.maximum(code, 0)]) + within
         found[seen, d] = np.where(code >= 0, inside, within)
     return found
+
+
+def gains_given_others(asked: Asked) -> Array:
+    """What each judged cell's log density gains from all other cells of its row, (n, D)."""
+    judged = asked.rows.judged
+    at = np.linspace(0, len(judged) - 1, min(len(judged), _MOST_FOR_GAINS)).astype(int)
+    return given_others(asked, judged[at]) - alone(asked, judged[at])

@@ -102,21 +102,7 @@ def chart(
     notes: Sequence[tuple[float, str]] = (),
     kind: str = "",
 ) -> Markup:
-    """A picture with ticks.
-
-    Parameters
-    ----------
-    shapes : iterable of Markup
-        On the square.
-    x, y : Scale
-    label : str
-        What the picture shows, for those who do not see it.
-    x_title, y_title : str
-    notes : sequence of (float, str)
-        Words at places along x, above the shapes.
-    kind : str
-        A class of the style sheet.
-    """
+    """A picture of shapes on the square, with ticks; `notes` are words at places along x."""
     grid = [path("grid", f"M0 {y.y(v)}H{SIDE}") for v in y.ticks(4)]
     return fill(
         "chart",

@@ -50,21 +50,18 @@ def gains(
     order : list of int, or None
         Which column comes first, second and so on in the model; None if it has no one order.
     difference : array of shape (n, D)
-        Log conditionals of the model minus log densities of columns by themselves, row by row.
+        Row by row; NaN where a cell is missing. Columns with fewer than two cells are left out.
     closest : dict of int to (int, float)
         For some columns the one that shares the most information with it, and how much.
-
-    Returns
-    -------
-    list of Gain
-        In the model's order, or that of the columns.
     """
-    mean = difference.mean(axis=0)
-    error = difference.std(axis=0, ddof=1) / np.sqrt(len(difference))
     found = []
     for place, d in enumerate(range(len(names)) if order is None else order, start=1):
+        own = difference[~np.isnan(difference[:, d]), d]
+        if len(own) < 2:
+            continue
         partner, shared = closest.get(d, (None, 0.0))
         position = 0 if order is None else place
         nearest = None if partner is None else names[partner]
-        found.append(Gain(names[d], position, float(mean[d]), float(error[d]), nearest, shared))
+        error = float(own.std(ddof=1) / np.sqrt(len(own)))
+        found.append(Gain(names[d], position, float(own.mean()), error, nearest, shared))
     return found

@@ -139,6 +139,7 @@ def describe(asked: Asked) -> Fitted:
     estimator, names = asked.estimator, asked.names
     origin = getattr(estimator, "origin_", None) or {}
     validation = getattr(estimator, "validation_scores_", None)
+    schema = getattr(estimator, "schema_", None)
     curve = learning_curve(estimator)
     return Fitted(
         kind=type(estimator).__name__,
@@ -147,7 +148,7 @@ def describe(asked: Asked) -> Fitted:
         n_held_out=None if validation is None else len(validation),
         columns=names,
         source=origin.get("source"),
-        left_out=_left_out(estimator) | dict(origin.get("left_out", {})),
+        left_out={**(schema.left_out if schema else {}), **origin.get("left_out", {})},
         dropped_rows=int(origin.get("dropped_rows", 0)),
         changes=_changes(estimator, len(names)),
         settings=estimator.get_params(deep=False),
@@ -157,12 +158,6 @@ def describe(asked: Asked) -> Fitted:
         trained=None if curve is None else _trained(estimator, curve),
         curve=curve,
     )
-
-
-def _left_out(estimator: Any) -> dict[str, str]:
-    """Columns that the model does not see, by its schema."""
-    schema = getattr(estimator, "schema_", None)
-    return {} if schema is None else dict(schema.left_out)
 
 
 def _trained(estimator: Any, curve: LearningCurve) -> Trained:

@@ -61,15 +61,9 @@ def is_discrete(column: Column) -> bool:
 
 
 def describe_columns(schema: Any, values: Array, labels: dict[int, list[str]]) -> list[ColumnKind]:
-    """Say what the columns hold, and how much of it is missing.
+    """Say what the columns hold, and how much of it is missing, by values (N, D).
 
-    Parameters
-    ----------
-    schema : Schema
-    values : array of shape (N, D)
-        NaN where a cell is missing.
-    labels : dict of int to list of str
-        For columns with new levels, the level of each such cell.
+    `labels` has, for columns with new levels, the level of each such cell.
     """
     found = []
     for d, column in enumerate(schema.columns):

@@ -1,13 +1,21 @@
 """Single columns of any kind, real beside sampled: shares of levels, atoms, histograms."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rnade.columns import Column
 from rnade.columns.values import levels_of, zone_of
+from rnade.report.asked import Asked
 from rnade.report.kinds import is_new, kind_of
-from rnade.report.resemblance import Marginal, histogram_edges, largest_difference, rounded
+from rnade.report.resemblance import (
+    Marginal,
+    histogram_edges,
+    largest_difference,
+    marginal,
+    rounded,
+)
 from rnade.typing import Array
 
 
@@ -72,18 +80,22 @@ class NumberMarginal(Marginal):
     missing: float
 
 
+def marginals(
+    asked: Asked, sampled: Array, columns: Iterable[int]
+) -> Sequence[Marginal | LevelMarginal]:
+    """Compare columns of the table and of rows drawn from the model."""
+    kinds, names, values, steps = asked.columns, asked.names, asked.values, asked.steps.tolist()
+    if kinds:
+        return [column_marginal(kinds[d], values[:, d], sampled[:, d], steps[d]) for d in columns]
+    return [marginal(names[d], values[:, d], sampled[:, d], steps[d]) for d in columns]
+
+
 def column_marginal(
     column: Column, real: Array, sampled: Array, step: float
 ) -> LevelMarginal | NumberMarginal:
-    """Compare one column's real and sampled values.
+    """Compare one column's real and sampled values, NaN where a cell is missing.
 
-    Parameters
-    ----------
-    column : Column
-    real, sampled : array of shape (n,) and (m,)
-        NaN where a cell is missing.
-    step : float
-        To what numbers are rounded, 0 if they are not.
+    `step` is to what numbers are rounded, 0 if they are not.
     """
     missing = float(np.isnan(real).mean())
     real, sampled = real[~np.isnan(real)], sampled[~np.isnan(sampled)]

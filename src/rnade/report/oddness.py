@@ -9,16 +9,19 @@ from numpy.typing import NDArray
 from rnade.estimators.scoring import Judged
 from rnade.evaluation import Calibration
 from rnade.report.asked import Asked
-from rnade.report.cells import CellReason, explain_cells
+from rnade.report.cells import (
+    LEAST_SURPRISE,
+    LEAST_WITHIN,
+    MOST_REASONS,
+    CellReason,
+    explain_cells,
+)
 from rnade.typing import Array
 
 LEVELS = (0.05, 0.01, 0.001)
 # What the model expects of a cell is told as the interval that it gives this probability.
 COVERAGE = 0.9
-_MOST_REASONS, _MOST_LOOKED_AT = 3, 6
-# Fewer nats than this are no reason: half of all cells add some. A value within the interval needs
-# more, since it is odd only as one between usual values, or beside a single very usual one.
-_LEAST_SURPRISE, _LEAST_WITHIN = 1.0, 3.0
+_MOST_LOOKED_AT = 6
 _BINS = 60
 
 
@@ -164,18 +167,7 @@ def find_odd(
     *,
     most: int = 10,
 ) -> Oddness:
-    """Rank the rows and explain the oddest.
-
-    Parameters
-    ----------
-    asked : Asked
-    judged : Judged
-        Of all rows.
-    places : array of shape (N,)
-        Which row of the file each row is, counted from 1.
-    most : int
-        How many rows to explain.
-    """
+    """Rank the rows and explain the oddest; `places` are the rows' numbers in the file, from 1."""
     own = getattr(asked.estimator, "calibration_", None)
     scores, p_values = judged.scores, judged.p_values
     calibration = Calibration.from_scores(scores[asked.rows.judged]) if own is None else own
@@ -257,8 +249,8 @@ def _reasons(asked: Asked, rows: NDArray[np.int64]) -> list[list[Reason]]:
         told = [
             cell
             for cell in cells
-            if cell.surprise >= (_LEAST_WITHIN if cell.within else _LEAST_SURPRISE)
+            if cell.surprise >= (LEAST_WITHIN if cell.within else LEAST_SURPRISE)
         ]
         # What lies outside is plainer to see, and comes first.
-        found.append(sorted(told, key=lambda cell: cell.within)[:_MOST_REASONS])
+        found.append(sorted(told, key=lambda cell: cell.within)[:MOST_REASONS])
     return found

@@ -15,7 +15,7 @@ from rnade.report.markup import fill
 from rnade.report.oddness import OddRow, Reason, Threshold
 from rnade.report.resemblance import Marginal, TablePairs
 from rnade.report.sentences import facts, with_error
-from rnade.report.table_page import column_kinds, said_of_cell, table_card
+from rnade.report.table_page import column_kinds, said_of_cell, said_of_interval, table_card
 from rnade.report.table_pictures import cell_words, expected_cell
 from rnade.report.words import decimals_for, fixed, near, number, percent, plural
 
@@ -312,14 +312,8 @@ def _reason(reason: Reason | CellReason) -> Markup:
     low, high = near(reason.low, span), near(reason.high, span)
     # Of a value far off, the last digits tell nothing.
     value = near(reason.value, max(span, abs(reason.value - reason.low) / 50))
-    if math.isnan(span):
-        said = ""
-    elif low == high:
-        said = f", expected {low}"
-    elif reason.within or value in (low, high):
-        said = f", rare between {low} and {high}"
-    else:
-        said = f", expected {low} to {high}"
+    known = not math.isnan(span)
+    said = said_of_interval(low, high, value, within=reason.within) if known else ""
     track = pictures.expected(reason)
     return fill("reason", name=reason.column, track=track, value=value, said=said)
 

@@ -66,18 +66,9 @@ def _floors(asked: Asked) -> Array:
 
 
 def gaussian_log_density(learned: Array, rows: Array) -> Array:
-    """Log density of each row under one Gaussian with the full covariance of other rows.
+    """Log densities of rows under one Gaussian with the mean and full covariance of others.
 
-    Parameters
-    ----------
-    learned : array of shape (n, D)
-        Rows to take the mean and the covariance from.
-    rows : array of shape (N, D)
-
-    Returns
-    -------
-    array of shape (N,)
-        In nats and in the data's units.
+    In nats and in the data's units.
     """
     mean, scale = learned.mean(axis=0), _spread(learned)
     Z = (learned - mean) / scale

@@ -1,6 +1,6 @@
 """Whether rows drawn from the model look like the real ones: columns, pairs, correlations."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,16 +88,6 @@ class Correlation:
     real: Array
     sampled: Array
 
-    @classmethod
-    def of(cls, columns: list[str], real: Array, sampled: Array) -> "Correlation":
-        """Correlate the columns of real and of sampled rows."""
-        return cls(columns, rank_correlation(real), rank_correlation(sampled))
-
-    @classmethod
-    def of_observed(cls, columns: list[str], real: Array, sampled: Array) -> "Correlation":
-        """Correlate columns with missing cells."""
-        return cls(columns, correlation_of_observed(real), correlation_of_observed(sampled))
-
     @property
     def worst(self) -> tuple[int, int]:
         """The pair of columns in which the two differ the most."""
@@ -105,22 +95,11 @@ class Correlation:
         return int(i), int(j)
 
 
-def marginals(asked: Asked, sampled: Array, columns: Iterable[int]) -> list[Marginal]:
-    """Compare columns of the table and of rows drawn from the model."""
-    names, values, steps = asked.names, asked.values, asked.steps
-    return [marginal(names[d], values[:, d], sampled[:, d], float(steps[d])) for d in columns]
-
-
 def marginal(column: str, real: Array, sampled: Array, step: float) -> Marginal:
     """Compare one column's real and sampled values.
 
-    Parameters
-    ----------
-    column : str
-    real, sampled : array of shape (n,) and (m,)
-    step : float
-        To what the column is rounded, 0 if it is not. Bins then hold whole steps, and samples are
-        rounded alike before they are compared.
+    Of a column that is rounded to a `step`, which else is 0, bins hold whole steps, and samples
+    are rounded alike before they are compared.
     """
     edges = histogram_edges(real, step)
     sampled = rounded(sampled, real, step)
@@ -160,52 +139,7 @@ def histogram_edges(values: Array, step: float) -> Array:
     return np.linspace(low - margin, high + margin, _BINS + 1)
 
 
-def rank_correlation(X: Array) -> Array:
-    """Spearman's correlation matrix; 0 for a column that never changes."""
-    ranks = rankdata(X, axis=0)
-    ranks = ranks - ranks.mean(axis=0)
-    length = np.sqrt((ranks**2).sum(axis=0))
-    ranks /= np.where(length > 0, length, 1.0)
-    R = np.clip(ranks.T @ ranks, -1, 1)
-    np.fill_diagonal(R, 1.0)
-    return np.asarray(R)
-
-
-def mutual_information(X: Array, of: Index) -> Array:
-    """Dependence of some columns on every column in nats, curved or not, from their binned ranks.
-
-    Ranks are put into 8 bins a column; one product of indicator matrices counts the rows in each
-    cell of every pair. The expected excess of independent columns, (r - 1)(c - 1) / 2n, is taken
-    off. A column shares 0 with itself.
-
-    Parameters
-    ----------
-    X : array of shape (n, D)
-    of : array of int, shape (k,)
-        Columns: cost and memory grow with k times D.
-
-    Returns
-    -------
-    array of shape (k, D)
-    """
-    (n, D), k = X.shape, len(of)
-    bins = _rank_bins(X)
-    indicator = np.zeros((n, D, _RANK_BINS), dtype=np.float32)
-    indicator[np.arange(n)[:, None], np.arange(D), bins] = 1
-    single = indicator.mean(axis=0, dtype=np.float64)
-    counts = indicator[:, of].reshape(n, -1).T @ indicator.reshape(n, -1)
-    joint = counts.astype(np.float64) / n
-    expected = np.outer(single[of], single)
-    terms = np.zeros_like(joint)
-    np.log(joint / np.where(expected > 0, expected, 1), where=joint > 0, out=terms)
-    information = (joint * terms).reshape(k, _RANK_BINS, D, _RANK_BINS).sum(axis=(1, 3))
-    used = (single > 0).sum(axis=1)
-    information -= np.outer(used[of] - 1, used - 1) / (2 * n)
-    information[np.arange(k), of] = 0.0
-    return np.asarray(np.maximum(information, 0.0))
-
-
-def _rank_bins(X: Array) -> NDArray[np.int64]:
+def rank_bins(X: Array) -> NDArray[np.int64]:
     """The eighth of the ranks, from 0, in which each value of a column lies."""
     share = (rankdata(X, axis=0) - 0.5) / len(X)
     return np.asarray(np.minimum(share * _RANK_BINS, _RANK_BINS - 1), dtype=np.int64)
@@ -221,7 +155,7 @@ def cell_bins(column: Column, x: Array) -> NDArray[np.int64]:
     if not seen.any():
         return bins
     if column.levels is None or column.ordered:
-        bins[seen] = _rank_bins(x[seen])
+        bins[seen] = rank_bins(x[seen])
         return bins
     codes = x[seen].astype(np.int64)
     place = np.argsort(np.argsort(-np.bincount(codes), kind="stable"), kind="stable")
@@ -229,18 +163,12 @@ def cell_bins(column: Column, x: Array) -> NDArray[np.int64]:
     return bins
 
 
-def information_of_bins(bins: NDArray[np.int64], of: Index) -> Array:
-    """`mutual_information` of columns in bins, each pair by the rows that have both.
+def mutual_information(bins: NDArray[np.int64], of: Index) -> Array:
+    """Dependence of some columns on every column in nats, (k, D), curved or not, from their bins.
 
-    Parameters
-    ----------
-    bins : array of int, shape (n, D)
-        From `cell_bins`.
-    of : array of int, shape (k,)
-
-    Returns
-    -------
-    array of shape (k, D)
+    One product of indicator matrices counts the rows in each cell of every pair, by the rows that
+    have both: cost and memory grow with k times D. The expected excess of independent columns, (r
+    - 1)(c - 1) / 2n, is taken off. A column shares 0 with itself.
     """
     (n, D), k = bins.shape, len(of)
     indicator = (bins[:, :, None] == np.arange(_RANK_BINS)).astype(np.float32)
@@ -258,8 +186,31 @@ def information_of_bins(bins: NDArray[np.int64], of: Index) -> Array:
     return np.asarray(np.maximum(found, 0.0))
 
 
-def correlation_of_observed(X: Array) -> Array:
-    """`rank_correlation` of columns with missing cells, each pair by the rows that have both.
+def information(asked: Asked, X: Array, of: Index) -> Array:
+    """Mutual information of some columns of a table with every column, (k, D)."""
+    if not asked.mixed:
+        return mutual_information(rank_bins(X), of)
+    bins = [cell_bins(column, x) for column, x in zip(asked.columns, X.T, strict=True)]
+    return mutual_information(np.stack(bins, axis=1), of)
+
+
+def has_ranks(column: Column) -> bool:
+    """Whether larger and smaller mean something: numbers, dates, ordered or just two levels."""
+    return column.levels is None or column.ordered or len(column.levels) <= 2
+
+
+def correlations(
+    asked: Asked, at: Index, real: Array, sampled: Array
+) -> tuple[Correlation, list[str]]:
+    """Rank correlations of those columns that have ranks, and the names of the others."""
+    ranked = [int(d) for d in at if not asked.mixed or has_ranks(asked.columns[d])]
+    others = [asked.names[d] for d in at if d not in ranked]
+    both = (rank_correlation(X[:, ranked]) for X in (real, sampled))
+    return Correlation([asked.names[d] for d in ranked], *both), others
+
+
+def rank_correlation(X: Array) -> Array:
+    """Spearman's correlation matrix, each pair by the rows that have both; 0 of constant columns.
 
     Ranks are those among all observed cells of a column.
     """
@@ -303,36 +254,38 @@ def most_dependent(information: Array, of: Index, most: int = 5) -> list[int]:
     return sorted(chosen)
 
 
-def pairs(names: list[str], at: list[int], real: Array, sampled: Array, n_points: int) -> Pairs:
-    """Take the points to draw: rows at even distances, so that no seed is needed."""
-    low, high = np.quantile(real[:, at], _DRAWN, axis=0)
-    margin = 0.08 * np.where(high > low, high - low, 1.0)
+def pairs(
+    names: list[str],
+    at: list[int],
+    real: Array,
+    sampled: Array,
+    n_points: int,
+    columns: Sequence[Column] = (),
+) -> Pairs:
+    """Take the points to draw: rows at even distances, so that no seed is needed.
+
+    What the `columns` hold is said of tables with columns of any kind.
+    """
+    low, high = np.empty(len(at)), np.empty(len(at))
+    for i, d in enumerate(at):
+        x = real[~np.isnan(real[:, d]), d]
+        x = x if len(x) else sampled[:, d]
+        low[i], high[i] = np.quantile(x, _DRAWN)
+        margin = 0.08 * (high[i] - low[i]) or 0.5
+        levels = columns[d].levels if columns else None
+        if levels is not None:
+            low[i], high[i], margin = 0.0, max(len(levels) - 1, float(x.max())), 0.5
+        low[i], high[i] = low[i] - margin, high[i] + margin
     real, sampled = (_some(X, at, n_points) for X in (real, sampled))
-    return Pairs([names[d] for d in at], real, sampled, low - margin, high + margin)
+    found = Pairs([names[d] for d in at], real, sampled, low, high)
+    if not columns:
+        return found
+    return TablePairs(**vars(found), are_levels=[columns[d].levels is not None for d in at])
 
 
 def _some(X: Array, at: list[int], n_points: int) -> Array:
     rows = np.linspace(0, len(X) - 1, min(n_points, len(X))).astype(int)
     return np.asarray(X[rows][:, at])
-
-
-def pairs_of_kinds(
-    columns: tuple[Column, ...], at: list[int], real: Array, sampled: Array, n_points: int
-) -> TablePairs:
-    """Take the points to draw of columns of any kind."""
-    low, high = np.empty(len(at)), np.empty(len(at))
-    for i, d in enumerate(at):
-        n_levels, x = len(columns[d].levels or ()), real[:, d]
-        x = x[~np.isnan(x)] if not np.isnan(x).all() else sampled[:, d]
-        if n_levels:
-            low[i], high[i] = -0.5, max(n_levels - 1, float(x.max())) + 0.5
-            continue
-        low[i], high[i] = np.quantile(x, _DRAWN)
-        margin = 0.08 * (high[i] - low[i]) or 0.5
-        low[i], high[i] = low[i] - margin, high[i] + margin
-    real, sampled = (_some(X, at, n_points) for X in (real, sampled))
-    are_levels = [columns[d].levels is not None for d in at]
-    return TablePairs([columns[d].name for d in at], real, sampled, low, high, are_levels)
 
 
 def spread_points(codes: Array, irrational: float = 2**0.5) -> Array:

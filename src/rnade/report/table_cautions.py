@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ FAR_BEYOND = 0.1
 # A column of which this much more is missing than in the fitted rows.
 _MORE_MISSING = 0.1
 _MOST_NAMED = 6
+FITTED_RANGE = "the range of the rows it was fitted to"
 
 
 def table_cautions(asked: Asked, found: TableFindings) -> list[Caution]:
@@ -50,11 +51,16 @@ def _leaks(asked: Asked, found: TableFindings) -> Iterator[Caution]:
             left[gain.column] = 1 - gain.gain / entropy if entropy > 0 else 1.0
         elif not column.atoms:
             left[gain.column] = math.exp(-max(gain.gain, 0.0))
+    yield from leaks(left, "-table")
+
+
+def leaks(left: Mapping[str, float], variant: str = "") -> Iterator[Caution]:
+    """Tell of columns of which hardly a share is left once others are known."""
     leaking = sorted((name for name in left if left[name] < LEFT_OF_SPREAD), key=left.__getitem__)
     if leaking:
         are = f"{listed(leaking)} {'is' if len(leaking) == 1 else 'are'}"
         worst = percent(max(left[leaking[-1]], 0.0))
-        yield caution("leak", "-table", columns=are, left=worst)
+        yield caution("leak", variant, columns=are, left=worst)
 
 
 def _new_levels(asked: Asked, found: TableFindings) -> Iterator[Caution]:
@@ -79,11 +85,15 @@ def _outside(asked: Asked) -> Iterator[Caution]:
     width = np.where(known.high > known.low, known.high - known.low, 1.0)
     far = np.maximum(known.low - asked.X, asked.X - known.high) / width > FAR_BEYOND
     far[:, [column.levels is not None for column in asked.columns]] = False
+    yield from outside(asked, far, FITTED_RANGE)
+
+
+def outside(asked: Asked, far: NDArray[np.bool_], where: str) -> Iterator[Caution]:
+    """Tell of cells that lie too far beyond what is known."""
     if far.any():
         columns = np.flatnonzero(far.any(axis=0))
         worst = columns[np.argsort(-far[:, columns].sum(axis=0), kind="stable")]
         names = listed([asked.names[d] for d in worst])
-        where = "the range of the rows it was fitted to"
         rows = plural(int(far.any(axis=1).sum()), "row")
         yield caution("outside", rows=rows, columns=names, where=where)
 

@@ -60,12 +60,7 @@ def table_card(
 ) -> Markup:
     """A column's card: its values, what is missing of it, its calibration.
 
-    Parameters
-    ----------
-    shown : LevelMarginal or NumberMarginal
-    calibrated : ColumnCalibration or None
-    calibration : Markup
-        The calibration of a number, as of columns of real numbers.
+    That of a number is the same as of columns of real numbers, and is given.
     """
     if isinstance(shown, NumberMarginal):
         picture = numbers(shown)
@@ -109,9 +104,13 @@ def said_of_cell(reason: CellReason) -> str:
         had = f"this level had {percent(reason.probability or 0.0)}"
         return f", rare though likeliest; {had}" if reason.within else f", {best}; {had}"
     low, high = (cell_words(reason, end) for end in (reason.low, reason.high))
-    value = cell_words(reason, reason.value)
+    return said_of_interval(low, high, cell_words(reason, reason.value), within=reason.within)
+
+
+def said_of_interval(low: str, high: str, value: str, *, within: bool) -> str:
+    """What the model expected in place of a number or a date, after the value itself."""
     if low == high:
         return f", expected {low}"
-    if reason.within or value in (low, high):
+    if within or value in (low, high):
         return f", rare between {low} and {high}"
     return f", expected {low} to {high}"

@@ -23,21 +23,22 @@ _ATOM = 14
 
 def levels(found: LevelMarginal) -> Markup:
     """Bars for the most frequent levels: real above, sampled below."""
-    chosen = shown_levels(found)
+    bars = level_bars(found, MOST_LEVELS)
+    most = max(1e-12, *(share for _, *both in bars for share in both))
+    return fill("levels", rows=[_level(found.column, *bar, most) for bar in bars])
+
+
+def level_bars(found: LevelMarginal, most: int) -> list[tuple[str, float, float]]:
+    """Names of the bars of a column, with real and sampled shares; the rest of them is last."""
+    chosen = shown_levels(found, most)
     bars = [(found.levels[i], float(found.real[i]), float(found.sampled[i])) for i in chosen]
     rest = [i for i in range(len(found.levels)) if i not in chosen]
     if rest:
-        bars.append(
-            (
-                f"{len(rest)} others",
-                float(found.real[rest].sum()),
-                float(found.sampled[rest].sum()),
-            )
-        )
+        real, sampled = (float(shares[rest].sum()) for shares in (found.real, found.sampled))
+        bars.append((f"{len(rest)} others", real, sampled))
     if found.new > 0:
         bars.append(("new levels", found.new, 0.0))
-    most = max(1e-12, *(share for _, *both in bars for share in both))
-    return fill("levels", rows=[_level(found.column, *bar, most) for bar in bars])
+    return bars
 
 
 def shown_levels(found: LevelMarginal, most: int = MOST_LEVELS) -> list[int]:

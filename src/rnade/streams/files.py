@@ -32,6 +32,17 @@ _SUFFIXES = (".parquet", ".pq")
 _DATA_SUFFIXES = (*_SUFFIXES, ".csv", ".csv.gz", ".tsv", ".feather", ".arrow")
 
 
+@contextmanager
+def arrow_errors(what: str, advice: str = "") -> Iterator[None]:
+    """Within it, what Arrow cannot read is an error in our words, with Arrow's reason."""
+    try:
+        yield
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"{what} ({str(error).splitlines()[0]}){advice}.") from error
+
+
 @dataclass(frozen=True)
 class RowGroup:
     """One row group of one file.
@@ -138,17 +149,9 @@ class DataFiles:
             source = file.filesystem.open_input_file(file.path)
         except FileNotFoundError:
             raise TableError(f"There is no file {name}, or it has vanished.") from None
-        with source:
-            try:
-                yield pq.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
-            except pa.ArrowMemoryError:
-                raise
-            except (pa.ArrowException, OSError) as error:
-                why = str(error).splitlines()[0]
-                raise TableError(
-                    f"{name} is damaged or not a Parquet file ({why}): write it again, or remove"
-                    " it from the data set."
-                ) from None
+        what = f"{name} is damaged or not a Parquet file"
+        with source, arrow_errors(what, ": write it again, or remove it from the data set"):
+            yield pq.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
 
     def batches(
         self,
@@ -158,42 +161,26 @@ class DataFiles:
         *,
         size: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
-        """Read a row group, so many rows at a time.
+        """Read columns of a row group, by default all, `size` rows at a time.
 
-        Parameters
-        ----------
-        group : RowGroup
-        columns : sequence of str, optional
-            Names of those to read; all by default.
-        skip : int
-            Rows to leave out at the start.
-        size : int
-            Rows at a time.
+        The first rows, as many as `skip`, are left out.
         """
         constants = self._files[group.file].constants
         wanted = columns if columns is None else [n for n in columns if n not in constants]
-        seen = 0
-        with self._opened(group.file) as file:
+        seen, what = 0, f"{self.where(group)} cannot be read"
+        advice = ": write the file again, or remove it from the data set"
+        with self._opened(group.file) as file, arrow_errors(what, advice):
             if group.index >= file.num_row_groups:
                 raise self._changed(group)
-            try:
-                batches = file.iter_batches(
-                    size, row_groups=[group.index], columns=wanted, use_threads=False
-                )
-                for batch in batches:
-                    seen += len(batch)
-                    table = pa.Table.from_batches([batch])
-                    table = table.slice(max(0, skip - seen + len(batch)))
-                    if table.num_rows:
-                        yield _with_constants(table, constants, columns)
-            except pa.ArrowMemoryError:
-                raise
-            except (pa.ArrowException, OSError) as error:
-                why = str(error).splitlines()[0]
-                raise TableError(
-                    f"{self.where(group)} cannot be read ({why}): write the file again, or remove"
-                    " it from the data set."
-                ) from None
+            batches = file.iter_batches(
+                size, row_groups=[group.index], columns=wanted, use_threads=False
+            )
+            for batch in batches:
+                seen += len(batch)
+                table = pa.Table.from_batches([batch])
+                table = table.slice(max(0, skip - seen + len(batch)))
+                if table.num_rows:
+                    yield _with_constants(table, constants, columns)
         if seen != group.n_rows:
             raise self._changed(group)
 
@@ -289,11 +276,7 @@ def _hidden(path: str) -> bool:
 def open_files(source: Any, names: Sequence[str] | None = None) -> DataFiles:
     """Open the Parquet files of a data set: what `find_paths` takes, or a data set of pyarrow.
 
-    Parameters
-    ----------
-    source : path, pattern, list of paths, or pyarrow.dataset.Dataset
-    names : sequence of str, optional
-        What the files are called in messages, if not by their paths.
+    `names` are what the files are called in messages, if not by their paths.
     """
     if isinstance(source, ds.Dataset):
         files = [

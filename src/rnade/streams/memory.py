@@ -11,11 +11,6 @@ def bytes_of(memory: int | float | str) -> int:
 
     >>> bytes_of("2GB"), bytes_of("512 MiB"), bytes_of(1000)
     (2147483648, 536870912, 1000)
-
-    Raises
-    ------
-    ValueError
-        If it is no amount of memory.
     """
     found = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]?)i?b?\s*", str(memory).lower())
     try:

@@ -18,7 +18,7 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
 from rnade.exceptions import TableError
-from rnade.streams.files import DataFiles, find_paths, is_parquet, open_files
+from rnade.streams.files import DataFiles, arrow_errors, find_paths, is_parquet, open_files
 from rnade.tables.delimited import DelimitedText
 from rnade.tables.dialect import MISSING
 
@@ -31,12 +31,7 @@ _WIDER = {pa.int64(): pa.float64(), pa.float64(): pa.string()}
 
 @contextmanager
 def opened(source: Any) -> Iterator[DataFiles]:
-    """Within it, a data set as Parquet files: its own, or those of a temporary folder.
-
-    Parameters
-    ----------
-    source : path, pattern, list of paths, or pyarrow.dataset.Dataset
-    """
+    """Within it, a data set as Parquet files: its own, or those of a temporary folder."""
     if isinstance(source, ds.Dataset) and is_parquet(source):
         yield open_files(source)
         return
@@ -71,15 +66,12 @@ def _format(path: str) -> str:
 def _write(path: Path, schema: pa.Schema, batches: Any, name: str) -> None:
     with pq.ParquetWriter(path, schema) as writer:
         rows: list[Any] = []
-        try:
+        with arrow_errors(f"{name} cannot be read"):
             for batch in batches:
                 rows.append(batch)
                 if sum(map(len, rows)) >= GROUP_ROWS:
                     writer.write_table(pa.Table.from_batches(rows, schema))
                     rows = []
-        except (pa.ArrowException, OSError) as error:
-            why = str(error).splitlines()[0]
-            raise TableError(f"{name} cannot be read ({why}).") from error
         if rows:
             writer.write_table(pa.Table.from_batches(rows, schema))
 
@@ -131,7 +123,7 @@ def _spool_csv(path: str, destination: Path) -> None:
 def _convert_csv(path: str, destination: Path, text: DelimitedText, kinds: dict[str, Any]) -> None:
     words = sorted({*MISSING, ""})
     with pa.input_stream(path, compression="detect") as source:
-        try:
+        with arrow_errors(f"{path} cannot be read"):
             reader = pacsv.open_csv(
                 source,
                 read_options=pacsv.ReadOptions(
@@ -151,7 +143,4 @@ def _convert_csv(path: str, destination: Path, text: DelimitedText, kinds: dict[
                     decimal_point=text.decimal,
                 ),
             )
-        except (pa.ArrowException, OSError) as error:
-            why = str(error).splitlines()[0]
-            raise TableError(f"{path} cannot be read ({why}).") from error
         _write(destination, reader.schema, reader, path)

@@ -153,18 +153,9 @@ class Survey:
         return place < self._witnesses[what][0]
 
     def add(self, batch: pa.Table, keys: Array, held_out: Any, digest: Any, place: Place) -> None:
-        """Count the rows of a batch.
+        """Count the rows of a batch, the first of which is at a place of the data set.
 
-        Parameters
-        ----------
-        batch : pyarrow Table
-        keys : array of shape (n,)
-            Random numbers that belong to the rows.
-        held_out : bool array of shape (n,)
-        digest : object of hashlib
-            Of the row group.
-        place : (int, int, int)
-            Of the first row.
+        `keys` are random numbers that belong to the rows, and `digest` is of the row group.
         """
         keyed = batch.append_column(_KEY, pa.array(keys)).append_column(_HELD, pa.array(held_out))
         self.n_rows += batch.num_rows
@@ -288,21 +279,10 @@ def survey_files(
     groups: Sequence[RowGroup] | None = None,
     on_rows: Callable[[int], None] = lambda n: None,
 ) -> Survey:
-    """Read a data set once.
+    """Read a data set once, or some of its row groups.
 
-    Parameters
-    ----------
-    files : DataFiles
-    n_kept : (int, int)
-        Rows of the sample: to train on, and held out.
-    held_out : float
-        Share of the rows that are held out.
-    seed : int
-        Of the sample.
-    groups : sequence of RowGroup, optional
-        A part of the data set; all by default.
-    on_rows : callable
-        Called with the number of rows of each batch that was read.
+    `n_kept` are rows of the sample, to train on and held out, and the seed is of the sample;
+    `on_rows` is called with the number of rows of each batch that was read.
     """
     found = Survey(n_kept)
     for group in files.groups if groups is None else groups:
@@ -319,14 +299,7 @@ def survey_files(
 
 
 def check_levels(found: Survey, names: Sequence[str]) -> None:
-    """Refuse columns of text with more levels than a category can have.
-
-    Parameters
-    ----------
-    found : Survey
-    names : sequence of str
-        Columns that a model takes as categories.
-    """
+    """Refuse columns, which a model takes as categories, with more levels than these can have."""
     for name in names:
         if found.levels.get(name, set()) is None:
             raise TableError(

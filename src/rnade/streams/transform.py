@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,10 +41,7 @@ class Transformed:
 def destinations(source: Any, folder: str | Path) -> list[tuple[str, Path]]:
     """Give each file of a data set with its name in a folder, always a Parquet file.
 
-    Raises
-    ------
-    TableError
-        If two would have the same name, or one would replace its source.
+    No two may have the same name, and none may replace its source.
     """
     found: dict[Path, str] = {}
     for path in find_paths(source):
@@ -72,38 +69,22 @@ def transform_files(
     """Write a Parquet file for each file of a data set, whole or not at all.
 
     Files that an earlier run has made, of the same sources by the same function, are kept: a run
-    that was killed goes on with the file at which it was.
-
-    Parameters
-    ----------
-    source : path, pattern, list of paths
-    folder : path
-        Made if need be.
-    function : callable
-        Makes a table of a table of some rows.
-    mark : str
-        Says what `function` does, such as a digest of a model.
-    force : bool
-        Whether to replace files that were made otherwise.
-    on_rows : callable
-        Called with the number of rows of each batch.
+    that was killed goes on with the file at which it was. With `force` files that were made
+    otherwise are replaced. `mark` says what `function` does, such as a digest of a model.
     """
-    os.makedirs(folder, exist_ok=True)
-    written, kept, n_rows = [], [], 0
-    for path, target in destinations(source, folder):
-        own = _mark(mark, path)
-        if target.exists() and not force:
-            if _made_from(target) != own:
-                raise TableError(
-                    f"{target} exists already, and was not made from {path} as it is, by this"
-                    " model: pass --force to overwrite it, or choose another folder."
-                )
-            kept.append(str(target))
-            continue
-        with opened([path]) as files:
-            n_rows += _transform(files, target, function, own, on_rows)
-        written.append(str(target))
-    return Transformed(written, kept, n_rows)
+
+    def targets() -> Iterator[_Target]:
+        for path, target in destinations(source, folder):
+            own = _mark(mark, path)
+            why = f"was not made from {path} as it is, by this model"
+
+            def write(path: str = path, target: Path = target, own: bytes = own) -> int:
+                with opened([path]) as files:
+                    return _transform(files, target, function, own, on_rows)
+
+            yield _Target(target, own, why, write)
+
+    return _write_missing(folder, targets(), force=force)
 
 
 def write_parts(
@@ -116,33 +97,47 @@ def write_parts(
 ) -> Transformed:
     """Write files part-00000.parquet and so on, whole or not at all; those that are there stay.
 
-    Parameters
-    ----------
-    folder : path
-        Made if need be.
-    n_parts : int
-    tables : callable
-        Gives the tables of part i, one for each row group.
-    mark : str or None
-        Says how parts are made: those made otherwise are refused. None if no two are alike.
-    force : bool
-        Whether to replace files that are there.
+    `tables` gives those of part i, one for each row group; `mark` says how parts are made: those
+    made otherwise are refused, or replaced with `force`. It is None if no two are alike.
     """
+
+    def targets() -> Iterator[_Target]:
+        for i in range(n_parts):
+            target = Path(folder) / f"part-{i:05d}.parquet"
+            own = None if mark is None else _digest(f"{mark} {i}")
+
+            def write(target: Path = target, own: bytes | None = own, i: int = i) -> int:
+                return _write_whole(target, tables(i), own or b"")
+
+            yield _Target(target, own, "is not of these draws", write)
+
+    return _write_missing(folder, targets(), force=force)
+
+
+class _Target(NamedTuple):
+    """A file to be written: its mark, None if no two are alike, and why another is refused."""
+
+    path: Path
+    mark: bytes | None
+    refused: str
+    write: Callable[[], int]
+
+
+def _write_missing(folder: str | Path, targets: Iterable[_Target], *, force: bool) -> Transformed:
+    """Write those files of a folder that are not there yet."""
     os.makedirs(folder, exist_ok=True)
     written, kept, n_rows = [], [], 0
-    for i in range(n_parts):
-        target = Path(folder) / f"part-{i:05d}.parquet"
-        own = b"" if mark is None else hashlib.sha256(f"{mark} {i}".encode()).hexdigest().encode()
-        if target.exists() and not force:
-            if mark is None or _made_from(target) != own:
+    for path, mark, refused, write in targets:
+        if path.exists() and not force:
+            if mark is None or _made_from(path) != mark:
                 raise TableError(
-                    f"{target} exists already, and is not of these draws: pass --force to"
-                    " overwrite it, or choose another folder."
+                    f"{path} exists already, and {refused}: pass --force to overwrite it, or"
+                    " choose another folder."
                 )
-            kept.append(str(target))
+            kept.append(str(path))
             continue
-        n_rows += _write_whole(target, tables(i), own)
-        written.append(str(target))
+        n_rows += write()
+        written.append(str(path))
     return Transformed(written, kept, n_rows)
 
 
@@ -201,7 +196,11 @@ def _write_whole(target: Path, tables: Iterable[pa.Table], mark: bytes) -> int:
 def _mark(mark: str, path: str) -> bytes:
     found = os.stat(path)
     told = f"{mark}\n{os.path.basename(path)}\n{found.st_size}\n{found.st_mtime_ns}"
-    return hashlib.sha256(told.encode()).hexdigest().encode()
+    return _digest(told)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).hexdigest().encode()
 
 
 def _made_from(path: Path) -> bytes | None:

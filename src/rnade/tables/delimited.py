@@ -142,15 +142,9 @@ class DelimitedText:
     ) -> Mapping[str, pa.ChunkedArray | str]:
         """Give each column wanted in its own type, missing cells null, or why it has none.
 
-        Parameters
-        ----------
-        wanted : sequence of str
-        decimal : str or None
-            None to find it out.
-        na : sequence of str
-            Marks of missing cells, beside the usual ones.
-        sorts : mapping of str to {"number", "boolean", "date", "text"}
-            What columns have to hold; a cell that it cannot hold is an error.
+        The decimal point is found out if it is not given. `na` are marks of missing cells, beside
+        the usual ones, and `sorts` says what columns have to hold ("number", "boolean", "date" or
+        "text"): a cell that they cannot hold is an error.
         """
         sorts = sorts or {}
         table, marks = self._parsed(wanted, decimal, na)

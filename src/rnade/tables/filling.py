@@ -9,41 +9,10 @@ from jaxtyping import Bool
 
 from rnade.tables.frame import Frame
 from rnade.tables.numerals import count, matches
-from rnade.tables.words import as_text
 from rnade.tables.writing import as_written
 
 # Dates as they are written into CSV files.
 _ISO = r"\s*\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?\s*"
-
-
-def filled_table(frame: Frame, filled: Mapping[str, pa.ChunkedArray]) -> pa.Table:
-    """Give all columns of a file in their types, some of them replaced.
-
-    Columns of a CSV file that the frame does not have are whole numbers if nothing is lost by it,
-    or else text: codes such as 00501 stay as they are.
-
-    Parameters
-    ----------
-    frame : Frame
-        All of whose rows are kept.
-    filled : mapping of str to pyarrow ChunkedArray
-        Columns to replace.
-    """
-    table = frame.whole()
-    for d, name in enumerate(table.column_names):
-        if name in filled:
-            table = table.set_column(d, name, filled[name])
-        elif frame.is_text:
-            known = frame.cells[name] if name in frame.names else whole_or_text(table[name])
-            table = table.set_column(d, name, known)
-    return table
-
-
-def whole_or_text(raw: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give cells as whole numbers if that is what they are and nothing is lost, else as text."""
-    text = as_text(raw, ())
-    whole = count(matches(text, r"0|-?[1-9]\d{0,17}"))
-    return text.cast(pa.int64()) if 0 < whole == len(text) - text.null_count else text
 
 
 def filled_text(
@@ -53,25 +22,10 @@ def filled_text(
 ) -> tuple[pa.Table, list[str]]:
     """Give all columns of a CSV file as the text that it has, with some cells filled.
 
-    Numbers are filled in with the file's decimal point, booleans in the words of the cells beside
-    them. Dates that are written in another form than 2020-12-31 are rewritten in this one, since
-    a column must be of one form.
-
-    Parameters
-    ----------
-    frame : Frame
-        Of a CSV file, all of whose rows are kept.
-    filled : mapping of str to pyarrow ChunkedArray
-        Columns with values for the cells to fill.
-    gone : mapping of str to bool array of shape (N,)
-        Which cells to fill, for each of these columns.
-
-    Returns
-    -------
-    pyarrow Table
-        Of text.
-    list of str
-        Names of the columns that are rewritten.
+    `gone` says which cells to fill, for each column of `filled`. Numbers are filled in with the
+    file's decimal point, booleans in the words of the cells beside them. Dates that are written in
+    another form than 2020-12-31 are rewritten in this one, since a column must be of one form: the
+    names of these columns are given too.
     """
     table, rewritten = frame.whole(), []
     for name, values in filled.items():

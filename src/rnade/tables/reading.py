@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float
 
-from rnade.columns.inference import is_name_of_ids
+from rnade.columns.inference import FEWEST_IDS, is_name_of_ids
 from rnade.exceptions import TableError
 from rnade.tables.choice import choose
 from rnade.tables.numerals import OTHER_MARK
@@ -19,9 +19,6 @@ from rnade.tables.table import NOT_CHOSEN, Table
 
 # Far beyond any measurement, and far enough below float32's 3.4e38 for a square to be scaled.
 LARGEST = 1e30
-
-# In fewer rows, whole numbers may well happen to be all different.
-_FEWEST_IDS = 10
 
 
 def read_table(
@@ -182,7 +179,7 @@ def _without_ids(table: Table, index: str | None) -> Table:
     """
     columns = dict(zip(table.names, table.values.T, strict=True))
     distinct = {name: values for name, values in columns.items() if are_distinct(values)}
-    enough = len(table.values) >= _FEWEST_IDS
+    enough = len(table.values) >= FEWEST_IDS
     ids = {
         name: f"row numbers or ids ({len(values)} different whole numbers)"
         for name, values in distinct.items()

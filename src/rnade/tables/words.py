@@ -51,22 +51,10 @@ def typed(
 ) -> pa.ChunkedArray | Stray | str:
     """Give a column that pyarrow took for text in the type that its cells have.
 
-    Parameters
-    ----------
-    raw : text column
-        As the file has it.
-    marks : Marks
-        How numbers are written.
-    na : iterable of str
-        Marks of missing cells, beside the usual ones.
-    sort : {"number", "boolean", "date", "text"} or None
-        What the column has to hold; None to find out.
-
-    Returns
-    -------
-    column, Stray or str
-        Numbers, booleans, dates or text; the cell that keeps it from being what most of it is; or
-        why the column cannot be read, in plain words.
+    That is numbers, booleans, dates or text; else the cell that keeps it from being what most of
+    it is, or why the column cannot be read. `na` are marks of missing cells, beside the usual
+    ones, and `sort` is what the column has to hold ("number", "boolean", "date" or "text"); None
+    to find out.
     """
     text = as_text(raw, na)
     if sort == "text":
@@ -113,13 +101,9 @@ def _whole_or_real(cells: pa.ChunkedArray, marks: Marks) -> pa.ChunkedArray:
 
 
 def as_dates(cells: pa.ChunkedArray) -> pa.ChunkedArray | str | None:
-    """Read dates, whether year, day or month stands first.
+    """Read dates, whether year, day or month stands first; None if the cells are no dates.
 
-    Returns
-    -------
-    column of dates, of dates with a time, str or None
-        Why they cannot be read if day and month cannot be told apart; None if the cells are no
-        dates.
+    If day and month cannot be told apart, it says so.
     """
     found = _parsed(cells, _YEAR_FIRST)
     if found is not None:

@@ -90,21 +90,9 @@ def supports(z: Tensor) -> bool:
 def log_prob(
     z: Float[Tensor, "M B P"], cells: Float[Tensor, "M B D 4"], layout: Layout
 ) -> Float[Tensor, "M B D"]:
-    """Log density of every cell of a table; no gradient.
+    """Log density in nats of every cell of a table, as in `backends.heads`; no gradient.
 
-    Parameters
-    ----------
-    z : Tensor of shape (M, B, P)
-        Outputs, in float32.
-    cells : Tensor of shape (M, B, D, 4)
-        From `ColumnCells.encode`; of any strides.
-    layout : Layout
-        On the same device.
-
-    Returns
-    -------
-    Tensor of shape (M, B, D)
-        In nats.
+    Outputs are in float32 and cells of any strides, all on the same device.
     """
     out, _ = _launch(z.detach(), cells, None, layout, gradient=False)
     return out
@@ -116,25 +104,9 @@ def weighted_log_likelihood(
     weights: Float[Tensor, "M B D"],
     layout: Layout,
 ) -> Float[Tensor, " M"]:
-    """Sum of weights times log densities over rows and columns, for each model.
+    """Sum of weights times log densities over rows and columns, as in `backends.heads`.
 
-    Can be differentiated once, to z.
-
-    Parameters
-    ----------
-    z : Tensor of shape (M, B, P)
-        Outputs, in float32.
-    cells : Tensor of shape (M, B, D, 4)
-        From `ColumnCells.encode`; of any strides.
-    weights : Tensor of shape (M, B, D)
-        Of cells; 0 where a cell is not to count. Of any strides.
-    layout : Layout
-        On the same device.
-
-    Returns
-    -------
-    Tensor of shape (M,)
-        In nats.
+    Can be differentiated once, to z, in float32. Cells and weights may have any strides.
     """
     if z.requires_grad and torch.is_grad_enabled():
         total: Tensor = _Differentiable.apply(z, cells, weights, layout)  # type: ignore[no-untyped-call]
