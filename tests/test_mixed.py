@@ -15,6 +15,8 @@ from rnade import RNADE, Real, RNADESearchCV, load
 from rnade.columns.partition import ColumnCells
 from rnade.exceptions import SpikeWarning, TableWarning
 from rnade.report import study
+from rnade.training.questions import plan_questions
+from rnade.training.table import plan_table, work_of_a_row
 
 SMALL = {"n_hidden": 8, "epochs": 3, "random_state": 0}
 
@@ -494,3 +496,33 @@ def test_codes_that_were_text_may_come_as_whole_numbers():
     model = RNADE(**SMALL).fit(table)
     as_numbers = table.assign(code=table["k"])
     np.testing.assert_array_equal(model.score_samples(table), model.score_samples(as_numbers))
+
+
+@pytest.mark.parametrize("shape", [(60, 3), (2000, 15), (50_000, 40)])
+def test_more_effort_trains_more_networks_of_any_order(shape):
+    """Of tables of any kind, and to answer questions; within what each effort may take."""
+    n_rows, n_columns = shape
+    numbers = ColumnCells.of_numbers(np.random.default_rng(0).normal(size=200), whole=False)
+    columns = [numbers] * n_columns
+    efforts = ("fast", "default", "best")
+
+    def work(plan):
+        sizes = plan.n_hidden, plan.n_layers, plan.n_components
+        row = work_of_a_row(columns, *sizes)
+        return plan.n_networks * plan.n_updates * plan.batch_size * row
+
+    for plans in (
+        [plan_table(n_rows, columns, "cpu", n_components=8, effort=e) for e in efforts],
+        [plan_questions(n_rows, columns, "cpu", e) for e in efforts],
+    ):
+        fast, usual, best = map(work, plans)
+        assert plans[0].n_networks == 1
+        assert fast <= usual <= best <= 10.001 * usual
+        if n_rows > 1000:
+            assert fast < 0.5 * usual
+
+
+def test_fast_is_one_network_of_a_table_of_any_kind():
+    fast = RNADE(effort="fast", epochs=2, random_state=0).fit(frame(200))
+    assert fast.network_["n_networks"] == 1
+    assert fast.answers_questions

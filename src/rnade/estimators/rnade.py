@@ -81,9 +81,9 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
         early-stops on its own fold of the training rows, 1/8 of them, by which weights are found
         too; the held-out rows serve p-values and `held_out_score` alone.
     effort : {"default", "fast", "best"}
-        Of "auto". "fast" trains in seconds: two kinds of small networks, or for tables with other
-        than complete real-valued columns one network. "best" trains for up to ten times as long as
-        the default, more kinds and more networks.
+        How long "auto" trains. "fast" takes seconds: two kinds of small networks, or one network
+        for tables with other than complete real-valued columns. "best" trains more kinds and more
+        networks, for up to ten times as long as the default.
     score_fitted : bool
         Whether to train so that every row is left out by some model of the average, to find
         outliers in the fitted table itself: then all rows have `fit_scores_` and `fit_pvalues_`.
