@@ -76,7 +76,8 @@ class Gaussians(nn.Module):
     def start(self, n: int) -> "Given":
         """Components for n rows of which nothing is given yet."""
         log_weight = self.log_alpha.expand(n, -1)
-        return Given(self, log_weight, self.mu.expand(n, -1, -1), self.covariance[None])
+        columns = list(range(len(self.share)))
+        return Given(self, columns, log_weight, self.mu.expand(n, -1, -1), self.covariance[None])
 
     def given(self, cells: Tensor, known: Tensor) -> "Given":
         """Components given the known cells of each row.
@@ -88,7 +89,7 @@ class Gaussians(nn.Module):
         """
         found = self.start(len(cells))
         for d in known.any(0).nonzero()[:, 0].tolist():
-            found.tell(d, cells[:, d], known[:, d])
+            found.tell(d, cells[:, d], known[:, d], last=bool(known[:, d].all()))
         return found
 
 
@@ -149,20 +150,30 @@ class Given:
 
     Covariances do not depend on what the given cells hold, so that rows of which the same cells
     are given have them in common.
+
+    Attributes
+    ----------
+    columns : list of int
+        That can still be asked for, in the order of the means and covariances.
     """
 
     def __init__(
-        self, gaussians: Gaussians, log_weight: Tensor, mean: Tensor, covariance: Tensor
+        self,
+        gaussians: Gaussians,
+        columns: list[int],
+        log_weight: Tensor,
+        mean: Tensor,
+        covariance: Tensor,
     ) -> None:
-        self.gaussians = gaussians
+        self.gaussians, self.columns = gaussians, columns
         self._log_weight, self._mean, self._covariance = log_weight, mean, covariance
         self._own = False  # whether no other has these tensors
 
     def copy(self) -> "Given":
         """The same, to be told of other cells."""
-        return Given(self.gaussians, self._log_weight, self._mean, self._covariance)
+        return Given(self.gaussians, self.columns, self._log_weight, self._mean, self._covariance)
 
-    def tell(self, d: int, cells: Tensor, seen: Tensor) -> None:
+    def tell(self, d: int, cells: Tensor, seen: Tensor, *, last: bool) -> None:
         """Condition on a cell of each row in which it is seen.
 
         Parameters
@@ -170,32 +181,32 @@ class Given:
         d : int
         cells : Tensor of shape (n, 4 or more)
         seen : bool Tensor of shape (n,)
+        last : bool
+            Whether the column is not asked for any more, of whatever row.
         """
-        C = self._covariance  # (1 or n, K, D, D)
-        variance = C[..., d, d].clamp_min(torch.finfo(C.dtype).tiny)
-        gain = C[..., :, d] / variance[..., None]
+        j, C = self.columns.index(d), self._covariance  # (1 or n, K, D, D)
+        stays = [i for i in range(len(self.columns)) if i != j or not last]
+        rest = torch.tensor(stays, dtype=torch.int64, device=C.device)
+        variance = C[..., j, j].clamp_min(torch.finfo(C.dtype).tiny)
+        row = C[..., j, :].index_select(-1, rest)
+        gain = row / variance[..., None]
+        if not bool(seen.all()):
+            gain = torch.where(seen[:, None, None], gain, 0.0)
         t = cells[:, POSITION].to(self._mean).clamp(-FARTHEST, FARTHEST)
-        apart = torch.where(seen[:, None], t[:, None] - self._mean[..., d], 0.0)  # (n, K)
+        apart = torch.where(seen[:, None], t[:, None] - self._mean[..., j], 0.0)  # (n, K)
         log_term = -0.5 * (apart.square() / variance + variance.log())
         self._log_weight = self._log_weight + torch.where(seen[:, None], log_term, 0.0)
-        self._mean = self._mean + gain * apart[..., None]
-        taken = gain[..., :, None] * C[..., d, None, :]
-        if len(C) > 1 or not bool(seen.all()):
-            taken = torch.where(seen[:, None, None, None], taken, 0.0)
-        self._covariance = C - taken
-
-    def components(self, d: int) -> Components:
-        """The components of a column that is not given."""
-        variance = self._covariance[..., d, d].clamp_min(torch.finfo(self._mean.dtype).tiny)
-        log_scale = 0.5 * variance.log() + math.log(LOGISTIC_SCALE)
-        log_scale = log_scale.clamp(SMALLEST_LOG_SCALE, LARGEST_LOG_SCALE)
-        mean = self._mean[..., d]
-        return Components(
-            float(self.gaussians.share[d]),
-            self._log_weight.log_softmax(-1),
-            mean,
-            log_scale.expand_as(mean),
+        self._mean = self._mean.index_select(-1, rest) + gain * apart[..., None]
+        C = C.index_select(-2, rest).index_select(-1, rest) if last else C
+        n, K, r = gain.shape
+        changed = torch.baddbmm(
+            C.expand(n, K, r, r).reshape(n * K, r, r),
+            gain.reshape(n * K, r, 1),
+            row.expand_as(gain).reshape(n * K, 1, r),
+            alpha=-1,
         )
+        self._covariance = changed.view(n, K, r, r)
+        self.columns = [self.columns[i] for i in stays]
 
     def tell_of(self, d: int, rows: Tensor, cells: Tensor) -> None:
         """Condition some rows on a cell of each, in place.
@@ -212,16 +223,27 @@ class Given:
             self._covariance = self._covariance.expand(n, -1, -1, -1).clone()
             self._own = True
         part = self.rows(rows)
-        part.tell(d, cells, torch.ones(len(cells), dtype=torch.bool, device=cells.device))
+        seen = torch.ones(len(cells), dtype=torch.bool, device=cells.device)
+        part.tell(d, cells, seen, last=False)
         self._log_weight[rows], self._mean[rows] = part._log_weight, part._mean
         self._covariance[rows] = part._covariance
 
     def rows(self, rows: Tensor | slice) -> "Given":
         """Some rows."""
         C = self._covariance
-        return Given(
-            self.gaussians,
-            self._log_weight[rows],
-            self._mean[rows],
-            C if len(C) == 1 else C[rows],
+        own = C if len(C) == 1 else C[rows]
+        return Given(self.gaussians, self.columns, self._log_weight[rows], self._mean[rows], own)
+
+    def components(self, d: int) -> Components:
+        """The components of a column that is not given."""
+        j = self.columns.index(d)
+        variance = self._covariance[..., j, j].clamp_min(torch.finfo(self._mean.dtype).tiny)
+        log_scale = 0.5 * variance.log() + math.log(LOGISTIC_SCALE)
+        log_scale = log_scale.clamp(SMALLEST_LOG_SCALE, LARGEST_LOG_SCALE)
+        mean = self._mean[..., j]
+        return Components(
+            float(self.gaussians.share[d]),
+            self._log_weight.log_softmax(-1),
+            mean,
+            log_scale.expand_as(mean),
         )

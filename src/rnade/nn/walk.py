@@ -84,7 +84,7 @@ class Walk:
         self.s = self.s + self._step(d, cells, seen)
         self.given[:, d] = seen
         if self._beside is not None:
-            self._beside.tell(d, cells, seen)
+            self._beside.tell(d, cells, seen, last=True)
 
     def know(self, cells: Tensor, given: Tensor, beside: Given | None = None) -> None:
         """Begin anew with some cells known.
