@@ -128,7 +128,7 @@ class Study:
         n = sum(c.n_cells + 2 + c.n_cells + 3 * COMPONENTS for c in self.columns)
         return round(UPDATES * (n + 2 * LAYERS * UNITS) / (n + 2 * layers * UNITS))
 
-    def cuts(self, layers: int = LAYERS, power: float = 2.0, of: float = 1.0) -> Any:
+    def cuts(self, layers: int = LAYERS, *, power: float = 2.0, of: float = 1.0) -> Any:
         member = self.members(layers, ROWS, round(of * self.updates(layers)))[0]
         return trained(with_source(member, AnyOrderRows, roles=partial(with_roles, power=power)))
 
