@@ -8,15 +8,12 @@ way takes about as much arithmetic. Each fit is a record in results/any-order/re
 """
 
 import argparse
-import os
-import re
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +21,8 @@ import torch
 from sklearn.datasets import load_sample_image
 from torch import Generator, Tensor
 
-from benchmarks.mixed import stored
+from benchmarks import study
+from benchmarks.pages import markdown
 from rnade import RNADE
 from rnade.batch import Batch
 from rnade.data.patches import PatchSource
@@ -42,10 +40,9 @@ from rnade.training.questions import cut_smoothly
 from rnade.training.sources import ShuffledRows
 from rnade.training.table import TablePlan, table_members, table_recipe
 
-RESULTS = Path(__file__).parent.parent / "results" / "any-order"
+RESULTS = study.folder_of("any-order")
 # Where the documentation shows the table.
-DOCS = RESULTS.parent.parent / "docs" / "decisions" / "0016-training-for-any-order.md"
-PLACE = re.compile(r"(<!-- table -->\n).*(<!-- end of table -->)", re.DOTALL)
+DOCS = study.ROOT / "docs" / "decisions" / "0016-training-for-any-order.md"
 UNITS, LAYERS, COMPONENTS, ROWS, UPDATES = 256, 3, 8, 256, 3000
 PATCHES, TEST_PATCHES = 20_000, 2_000
 MANY_ORDERS = 64
@@ -68,12 +65,9 @@ def rows_of(name: str, store: DataStore) -> tuple[np.ndarray, np.ndarray, np.nda
             for (a, b), n in zip(pairwise(cuts), (PATCHES, TEST_PATCHES), strict=True)
         )
     else:
-        X = load_uci(name, store).X
-        rows = rng.permutation(len(X))
-        test, train = X[rows[: len(X) // 10]], X[rows[len(X) // 10 :]]
-    mean, scale = train.mean(0), train.std(0)
-    test = (test - mean) / scale
-    return (train - mean) / scale, test, rng.random(test.shape) < 0.5
+        train, test = study.split(load_uci(name, store).X, rng)
+    train, test = study.standardised(train, test)
+    return train, test, rng.random(test.shape) < 0.5
 
 
 class WholeOrders(AnyOrderRows):
@@ -134,7 +128,7 @@ class Study:
         n = sum(c.n_cells + 2 + c.n_cells + 3 * COMPONENTS for c in self.columns)
         return round(UPDATES * (n + 2 * LAYERS * UNITS) / (n + 2 * layers * UNITS))
 
-    def cuts(self, layers: int = LAYERS, power: float = 2.0, of: float = 1.0) -> Any:
+    def cuts(self, layers: int = LAYERS, *, power: float = 2.0, of: float = 1.0) -> Any:
         member = self.members(layers, ROWS, round(of * self.updates(layers)))[0]
         return trained(with_source(member, AnyOrderRows, roles=partial(with_roles, power=power)))
 
@@ -223,8 +217,7 @@ def measured(name: str, store: DataStore, device: str, done: set[tuple[str, str]
             continue
         began = time.perf_counter()
         if way == FIXED:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 model = RNADE(columns="real", questions=False, random_state=SEED, device=device)
                 model.fit(train)
             found = {"orders_fixed": model.score(test)}
@@ -239,50 +232,38 @@ def measured(name: str, store: DataStore, device: str, done: set[tuple[str, str]
         }
 
 
-def page(records: Sequence[dict[str, Any]]) -> str:
+def page(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A table a measure, one row a way, one column a table."""
     tables = list(dict.fromkeys(r["table"] for r in records))
-    lines = []
     for title, keys in (
         ("Log density of rows, nats, 16 orders averaged", ["orders_16", "orders_fixed"]),
         ("The same, one order", ["orders_1"]),
         (f"The same, {MANY_ORDERS} orders", [f"orders_{MANY_ORDERS}"]),
         ("Half of the cells given the other half, nats a row", ["half_hidden"]),
     ):
-        lines += [f"{title}:", "", "| way | " + " | ".join(tables) + " |"]
-        lines += ["| --- |" + " ---: |" * len(tables)]
+        rows = []
         for way in (*WAYS, FIXED):
             own = {
                 r["table"]: r[key] for r in records for key in keys if r["way"] == way and key in r
             }
             if own:
-                cells = [f"{own[name]:.2f}" if name in own else "-" for name in tables]
-                lines.append(f"| {way} | " + " | ".join(cells) + " |")
-        lines.append("")
-    return "\n".join([*lines, "Records: records.jsonl.", ""])
+                rows.append([way, *(f"{own[t]:.2f}" if t in own else "-" for t in tables)])
+        yield f"{title}:\n\n{markdown(['way', *tables], rows)}\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data-dir", type=Path, default=os.environ.get("RNADE_DATA"))
     parser.add_argument("--tables", nargs="+", default=[*UCI_SETS, "patches"])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--page", action="store_true", help="lay out what is stored, fit nothing")
-    given = parser.parse_args()
-    if given.data_dir is None:
-        parser.error("name the folder of the data with --data-dir or RNADE_DATA")
+    given = study.parse(parser, RESULTS)
     path = given.output / "records.jsonl"
-    done = {(r["table"], r["way"]) for r in stored(path)}
+    done = {(r["table"], r["way"]) for r in study.stored(path)}
     for name in () if given.page else given.tables:
         for record in measured(name, DataStore(given.data_dir), given.device, done):
             RecordFile(path).append(record)
             print({k: v for k, v in record.items() if not isinstance(v, dict)}, flush=True)
-    laid_out = page(stored(path))
-    (given.output / "table.md").write_text(laid_out)
+    laid_out = study.write_table(page(study.stored(path)), given.output)
     if given.output == RESULTS:
-        DOCS.write_text(PLACE.sub(lambda m: m[1] + laid_out + m[2], DOCS.read_text()))
-    print(laid_out)
+        study.show_in(DOCS, "table", laid_out)
 
 
 if __name__ == "__main__":

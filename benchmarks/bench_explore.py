@@ -21,6 +21,8 @@ import pandas as pd
 from tests.browser import Browser
 from tests.explored import pages_answers, pythons_answers, random_settings
 
+from benchmarks import study
+from benchmarks.pages import markdown
 from rnade import RNADE, load
 from rnade.records import run_facts
 
@@ -134,28 +136,23 @@ def measured(name: str, table: pd.DataFrame, folder: Path, kept: Path | None) ->
 
 def table_of(record: dict[str, Any]) -> str:
     """The figures of a record as docs/how-to/explore.md shows them."""
-    lines = [
-        "| 10,000 rows, 20 columns, default fit | real columns | columns of all kinds |",
-        "| --- | ---: | ---: |",
-    ]
-
-    def line(name: str, *cells: str) -> None:
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-
-    rows = record["rows"]
-    line("networks on the page", *(f"{row['n_networks']}" for row in rows))
-    line("weights", *(f"{row['n_weights']:,}" for row in rows))
-    line("page, MB", *(f"{row['page_bytes'] / 1e6:.2f}" for row in rows))
+    rows, n_changes = record["rows"], record["settings"]["n_changes"]
     after = (row["command_seconds"] - row["start_up_seconds"] for row in rows)
-    line("`rnade explore` after start-up, s", *(f"{seconds:.1f}" for seconds in after))
+    lines = [
+        ["networks on the page", *(f"{row['n_networks']}" for row in rows)],
+        ["weights", *(f"{row['n_weights']:,}" for row in rows)],
+        ["page, MB", *(f"{row['page_bytes'] / 1e6:.2f}" for row in rows)],
+        ["`rnade explore` after start-up, s", *(f"{seconds:.1f}" for seconds in after)],
+    ]
     for what, name in (("redraw_ms", "redraw of all columns"), ("to_paint_ms", "until painted")):
         both = (f"{row[what]['median']:.1f} / {row[what]['95 %']:.1f}" for row in rows)
-        line(f"{name}, median / 95 % of {record['settings']['n_changes']} changes, ms", *both)
+        lines.append([f"{name}, median / 95 % of {n_changes} changes, ms", *both])
     most = (f"{row['largest_difference_nats']:.0e}" for row in rows)
-    line("largest difference from Python, nats", *most)
+    lines.append(["largest difference from Python, nats", *most])
+    head = ["10,000 rows, 20 columns, default fit", "real columns", "columns of all kinds"]
     hardware = record["hardware"]
     where = f"{hardware['processor']}, {hardware['cores']} cores, {rows[0]['browser']}"
-    return "\n".join([*lines, "", f"{where}. Record: results/explore/record.json.", ""])
+    return f"{markdown(head, lines)}\n\n{where}. Record: results/explore/record.json.\n"
 
 
 def main() -> None:
@@ -175,9 +172,7 @@ def main() -> None:
         command = "python -m benchmarks.bench_explore"
         facts = run_facts(command, random_state=0, n_changes=N_CHANGES, n_compared=N_COMPARED)
         record = facts | {"rows": rows}
-        arguments.record.mkdir(parents=True, exist_ok=True)
-        (arguments.record / "record.json").write_text(json.dumps(record, indent=1) + "\n")
-        (arguments.record / "table.md").write_text(table_of(record))
+        study.write_record(arguments.record / "record.json", record, table_of(record))
 
 
 if __name__ == "__main__":

@@ -5,18 +5,16 @@ its epochs take. Writes results/table2/time-DEVICE.json and .md.
 """
 
 import argparse
-import json
-from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks import study
+from benchmarks.pages import markdown
 from rnade.data.patches import Bsds300, PatchSource
 from rnade.records import run_facts
 from rnade.reproduce.patches.models import fit
 from rnade.reproduce.patches.rows import ROWS
-
-FOLDER = Path(__file__).parent.parent / "results" / "table2"
 
 
 def main() -> None:
@@ -42,20 +40,13 @@ def main() -> None:
         "n_updates": n_updates,
         "minutes": per_update * n_updates / 60,
     }
-    name = FOLDER / f"time-{options.device}"
-    name.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
-    where = (
-        facts["hardware"]["gpu"]
-        if options.device == "cuda"
-        else "{cores} cores".format(**facts["hardware"])
-    )
-    name.with_suffix(".md").write_text(
-        "| row | on | ms an update | updates | minutes of training |\n"
-        "| --- | --- | ---: | ---: | ---: |\n"
-        f"| {ROWS[options.row].label} | {where} | {1e3 * per_update:.2f} | {n_updates:,} |"
-        f" {record['minutes']:.1f} |\n"
-    )
-    print(name.with_suffix(".md").read_text())
+    hardware = facts["hardware"]
+    where = hardware["gpu"] if options.device == "cuda" else f"{hardware['cores']} cores"
+    row = [ROWS[options.row].label, where, f"{1e3 * per_update:.2f}", f"{n_updates:,}"]
+    head = ["row", "on", "ms an update", "updates", "minutes of training"]
+    table = markdown(head, [[*row, f"{record['minutes']:.1f}"]], left=2) + "\n"
+    name = f"time-{options.device}"
+    study.write_record(study.folder_of("table2") / f"{name}.json", record, table, f"{name}.md")
 
 
 if __name__ == "__main__":

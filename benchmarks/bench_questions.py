@@ -21,6 +21,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
+from benchmarks import study
 from rnade import RNADE
 from rnade.data.store import DataStore
 from rnade.data.uci import load_uci
@@ -74,16 +75,6 @@ def answers() -> dict[str, float]:
     }
 
 
-def tuned_mixture(X: np.ndarray, seed: int) -> GaussianMixture:
-    """Of the sizes tried, the mixture that scores best on a tenth of the rows."""
-    left = len(X) // 10
-    fits = [
-        GaussianMixture(K, reg_covar=1e-4, random_state=seed, n_init=2).fit(X[left:])
-        for K in MIXTURE_SIZES
-    ]
-    return max(fits, key=lambda mixture: mixture.score(X[:left]))
-
-
 def by_mixture(mixture: GaussianMixture, x: np.ndarray, hidden: np.ndarray) -> tuple[float, Any]:
     """Log density and mean of one row's hidden cells given the others, in closed form."""
     seen = ~hidden
@@ -103,19 +94,15 @@ def half_hidden(store: DataStore, name: str) -> dict[str, Any]:
     found = []
     for split in range(SPLITS):
         rng = np.random.default_rng(split)
-        rows = rng.permutation(len(X))
-        test, train = X[rows[: len(X) // 10]], X[rows[len(X) // 10 :]]
-        mean, scale = train.mean(0), train.std(0)
-        train, test = (train - mean) / scale, (test - mean) / scale
+        train, test = study.standardised(*study.split(X, rng))
         hidden = rng.random(test.shape) < 0.5
         began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SpikeWarning)
+        with warnings.catch_warnings(action="ignore", category=SpikeWarning):
             model = RNADE(random_state=split, columns="real").fit(train)
         seconds = time.perf_counter() - began
         log_density = model.log_density(test, given=~hidden)
         error = (model.impute(np.where(hidden, np.nan, test)) - test)[hidden]
-        mixture = tuned_mixture(train, split)
+        mixture = study.best_mixture(train, MIXTURE_SIZES, split, reg_covar=1e-4, n_init=2)
         peer = [by_mixture(mixture, x, h) for x, h in zip(test, hidden, strict=True)]
         wrong = np.concatenate([m for _, m in peer]) - test[hidden]
         found.append(

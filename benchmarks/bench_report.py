@@ -69,8 +69,7 @@ def main() -> None:
             model = RNADE(
                 epochs=1, batches_per_epoch=100, random_state=0, columns="real", questions=False
             )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SpikeWarning)
+            with warnings.catch_warnings(action="ignore", category=SpikeWarning):
                 model.fit(read_table(folder / "fitted.csv").to_arrow())
             model.save(folder / "m.rnade", overwrite=True)
             rows += [timed(folder, data, *shape) for data in ("fitted", "another")]

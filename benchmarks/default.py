@@ -15,7 +15,6 @@ record in results/default/records.jsonl, and one that is there already is not ma
 
 import argparse
 import importlib.util
-import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -25,11 +24,11 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.datasets import load_breast_cancer
-from sklearn.mixture import GaussianMixture
 
 import rnade.estimators.base as trained_by
-from benchmarks.mixed import stored
+from benchmarks import study
 from benchmarks.odd import load as load_odd
+from benchmarks.pages import markdown
 from rnade import RNADE
 from rnade.data import DataStore
 from rnade.data.patches import fixed_patches, load_bsds300
@@ -38,8 +37,7 @@ from rnade.nn.ensemble import log_average
 from rnade.records import run_facts
 from rnade.reproduce.core.runner import RecordFile
 
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "results" / "default"
+RESULTS = study.folder_of("default")
 SEED = 0
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 ODD = ("vertebral", "pima", "yeast", "stamps", "fault", "waveform", "pageblocks", "landsat")
@@ -59,7 +57,7 @@ def sheet(n: int, seed: int) -> np.ndarray:
 
 def demo_patches() -> Table:
     """The patches of `make demo`."""
-    spec = importlib.util.spec_from_file_location("demo", ROOT / "examples" / "demo.py")
+    spec = importlib.util.spec_from_file_location("demo", study.ROOT / "examples" / "demo.py")
     assert spec is not None
     assert spec.loader is not None
     demo = importlib.util.module_from_spec(spec)
@@ -130,15 +128,6 @@ def without(kinds: Sequence[Any]) -> dict[str, set[int]]:
     return found
 
 
-def mixture(train: np.ndarray, test: np.ndarray) -> tuple[float, int]:
-    """A mixture of scikit-learn, its size by a tenth of the rows."""
-    left = max(1, len(train) // 10)
-    sizes = [K for K in SIZES if 10 * K <= len(train)]
-    fits = {K: GaussianMixture(K, reg_covar=1e-4, random_state=SEED) for K in sizes}
-    best = max(sizes, key=lambda K: fits[K].fit(train[left:]).score(train[:left]))
-    return float(fits[best].score(test)), best
-
-
 def spline_flow(train: np.ndarray, test: np.ndarray, seconds: float, device: str) -> float:
     """A neural spline flow of zuko, trained for so long; its best epoch by a tenth of the rows."""
     import zuko
@@ -170,12 +159,10 @@ def spline_flow(train: np.ndarray, test: np.ndarray, seconds: float, device: str
 def record(name: str, folder: Path, device: str) -> dict[str, Any]:
     """Everything of one table."""
     train, test = rows_of(name, folder)
-    mean, scale = train.mean(0), train.std(0)
-    train, test = (train - mean) / scale, (test - mean) / scale
+    train, test = study.standardised(train, test)
     given = {"random_state": SEED, "device": device, "columns": "real", "questions": False}
     found: dict[str, Any] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         fast = RNADE(effort="fast", **given).fit(train)
         with Watched() as watched:
             model = RNADE(**given).fit(train)
@@ -185,7 +172,9 @@ def record(name: str, folder: Path, device: str) -> dict[str, Any]:
         error = float(scores.std(ddof=1) / len(scores) ** 0.5)
         found["RNADE()"] = float(scores.mean())
         found['RNADE(effort="fast")'] = float(fast.score(test))
-        found["mixture of Gaussians"], K = mixture(train, test)
+        sizes = [K for K in SIZES if 10 * K <= len(train)]
+        mixture = study.best_mixture(train, sizes, SEED, reg_covar=1e-4)
+        found["mixture of Gaussians"] = float(mixture.score(test))
         for words, stay in without(kinds).items():
             found[f"without {words}"] = watched.score(test, stay)
         if name == "sheet":
@@ -197,7 +186,7 @@ def record(name: str, folder: Path, device: str) -> dict[str, Any]:
         "n_columns": train.shape[1],
         "test": {method: round(score, 4) for method, score in found.items()},
         "standard_error": round(error, 4),
-        "mixture_components": K,
+        "mixture_components": mixture.n_components,
         "fit_seconds": {"RNADE()": model.fit_seconds_, 'RNADE(effort="fast")': fast.fit_seconds_},
         "weights": {
             words: round(weight, 4) for words, weight in weights_by_kind(model.members_).items()
@@ -206,48 +195,40 @@ def record(name: str, folder: Path, device: str) -> dict[str, Any]:
     }
 
 
-def page(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+def page(records: Sequence[dict[str, Any]]) -> str:
     """One row a method, one column a table."""
     methods = list(dict.fromkeys(m for r in records for m in r["test"]))
-    yield "| | " + " | ".join(r["table"] for r in records) + " |"
-    yield "| --- |" + " ---: |" * len(records)
-    sizes = [f"{r['n_rows']} x {r['n_columns']}" for r in records]
-    yield f"| rows x columns | {' | '.join(sizes)} |"
+    rows = [["rows x columns", *(f"{r['n_rows']} x {r['n_columns']}" for r in records)]]
     for method in methods:
-        cells = [f"{r['test'][method]:.2f}" if method in r["test"] else "-" for r in records]
-        yield f"| {method} | {' | '.join(cells)} |"
-    errors = [f"{r['standard_error']:.2f}" for r in records]
-    yield f"| standard error | {' | '.join(errors)} |"
+        scores = [r["test"].get(method) for r in records]
+        rows.append([method, *("-" if score is None else f"{score:.2f}" for score in scores)])
+    rows.append(["standard error", *(f"{r['standard_error']:.2f}" for r in records)])
     for method in ("RNADE()", 'RNADE(effort="fast")'):
-        cells = [f"{r['fit_seconds'][method]:.1f}" for r in records]
-        yield f"| seconds of {method} | {' | '.join(cells)} |"
+        seconds = [f"{r['fit_seconds'][method]:.1f}" for r in records]
+        rows.append([f"seconds of {method}", *seconds])
+    return markdown(["", *(r["table"] for r in records)], rows)
+
+
+def pages(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A table for each device."""
+    for device in dict.fromkeys(r["settings"]["device"] for r in records):
+        own = [r for r in records if r["settings"]["device"] == device]
+        yield f"On {own[0]['hardware']['gpu'] or '2 cores'}:\n\n{page(own)}\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data-dir", type=Path, default=os.environ.get("RNADE_DATA"))
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--page", action="store_true", help="lay out what is stored, fit nothing")
-    given = parser.parse_args()
+    given = study.parse(parser, RESULTS, needs_data=False)
     path = given.output / "records.jsonl"
-    done = {(r["table"], r["settings"]["device"]) for r in stored(path)}
+    done = {(r["table"], r["settings"]["device"]) for r in study.stored(path)}
     for name in () if given.page else given.tables:
         if (name, given.device) in done:
             continue
-        one = record(name, Path(given.data_dir or "."), given.device)
+        one = record(name, given.data_dir or Path(), given.device)
         RecordFile(path).append(one)
         print(name, one["test"], one["weights"], one["fit_seconds"], flush=True)
-    records = stored(path)
-    tables = []
-    for device in dict.fromkeys(r["settings"]["device"] for r in records):
-        own = [r for r in records if r["settings"]["device"] == device]
-        of = own[0]["hardware"]["gpu"] or "2 cores"
-        tables += [f"On {of}:", "", *page(own), ""]
-    laid_out = "\n".join([*tables, "Records: records.jsonl.", ""])
-    (given.output / "table.md").write_text(laid_out)
-    print(laid_out)
+    study.write_table(pages(study.stored(path)), given.output)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,9 @@ other work on the machine does not count. Writes results/elsewhere/record.json, 
 table.md.
 """
 
-import json
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,18 +30,25 @@ from sklearn.neighbors import LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks import study
+from benchmarks.pages import markdown
 from rnade import RNADE, Gaussian
 from rnade.records import run_facts
 
-RESULTS = Path(__file__).parent.parent / "results" / "elsewhere"
+RESULTS = study.folder_of("elsewhere")
 SEED = 0
 Row = dict[str, Any]
 
 
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.process_time()
-    found = call()
-    return found, time.process_time() - start
+def compared(methods: dict[str, Callable[[], Any]], figure: Callable[[Any], float]) -> list[Row]:
+    """Fit each method, and take its figure."""
+    rows = []
+    for name, fit in methods.items():
+        start = time.process_time()
+        model = fit()
+        seconds = time.process_time() - start
+        rows.append({"method": name, "figure": figure(model), "seconds": seconds})
+    return rows
 
 
 def mixture_density() -> list[Row]:
@@ -62,11 +67,7 @@ def mixture_density() -> list[Row]:
         "Gaussian": lambda: Gaussian().fit(train),
         "RNADE()": lambda: RNADE(random_state=SEED).fit(train),
     }
-    rows = []
-    for name, fit in methods.items():
-        model, seconds = timed(fit)
-        rows.append({"method": name, "figure": model.score(test), "seconds": seconds})
-    return rows
+    return compared(methods, lambda model: model.score(test))
 
 
 def outliers() -> list[Row]:
@@ -79,18 +80,13 @@ def outliers() -> list[Row]:
     def scaled(model: Any) -> Any:
         return make_pipeline(StandardScaler(), model).fit(train)
 
-    methods: dict[str, Callable[[], Any]] = {
+    methods = {
         "IsolationForest": lambda: scaled(IsolationForest(random_state=SEED)),
         "LocalOutlierFactor, 20 neighbours": lambda: scaled(LocalOutlierFactor(novelty=True)),
         "Gaussian": lambda: Gaussian().fit(train),
         "RNADE()": lambda: RNADE(random_state=SEED).fit(train),
     }
-    rows = []
-    for name, fit in methods.items():
-        model, seconds = timed(fit)
-        area = roc_auc_score(odd, -model.score_samples(test))
-        rows.append({"method": name, "figure": area, "seconds": seconds})
-    return rows
+    return compared(methods, lambda model: roc_auc_score(odd, -model.score_samples(test)))
 
 
 def regression() -> list[Row]:
@@ -98,19 +94,15 @@ def regression() -> list[Row]:
     frame = load_diabetes(as_frame=True, scaled=False).frame
     train, test = train_test_split(frame, random_state=SEED)
     X, y = train.drop(columns="target"), train["target"]
-    methods: dict[str, Callable[[], Any]] = {
+    methods = {
         "RidgeCV": lambda: make_pipeline(StandardScaler(), RidgeCV()).fit(X, y),
         "HistGradientBoostingRegressor": lambda: HistGradientBoostingRegressor(
             random_state=SEED
         ).fit(X, y),
         "RNADE().as_predictor": lambda: RNADE(random_state=SEED).fit(train).as_predictor("target"),
     }
-    rows = []
-    for name, fit in methods.items():
-        model, seconds = timed(fit)
-        error = root_mean_squared_error(test["target"], model.predict(test.drop(columns="target")))
-        rows.append({"method": name, "figure": error, "seconds": seconds})
-    return rows
+    asked, right = test.drop(columns="target"), test["target"]
+    return compared(methods, lambda model: root_mean_squared_error(right, model.predict(asked)))
 
 
 def classification() -> list[Row]:
@@ -120,17 +112,13 @@ def classification() -> list[Row]:
     train, test = train_test_split(frame, random_state=SEED, stratify=frame["target"])
     X, y = train.drop(columns="target"), train["target"]
     logistic = LogisticRegression(max_iter=1000)
-    methods: dict[str, Callable[[], Any]] = {
+    methods = {
         "LogisticRegression": lambda: make_pipeline(StandardScaler(), logistic).fit(X, y),
         "RandomForestClassifier": lambda: RandomForestClassifier(random_state=SEED).fit(X, y),
         "RNADE().as_predictor": lambda: RNADE(random_state=SEED).fit(train).as_predictor("target"),
     }
-    rows = []
-    for name, fit in methods.items():
-        model, seconds = timed(fit)
-        right = accuracy_score(test["target"], model.predict(test.drop(columns="target")))
-        rows.append({"method": name, "figure": right, "seconds": seconds})
-    return rows
+    asked, right = test.drop(columns="target"), test["target"]
+    return compared(methods, lambda model: accuracy_score(right, model.predict(asked)))
 
 
 PARTS: dict[str, tuple[str, Callable[[], list[Row]]]] = {
@@ -143,18 +131,15 @@ PARTS: dict[str, tuple[str, Callable[[], list[Row]]]] = {
 
 def table(record: Row) -> str:
     """The record as Markdown tables."""
-    lines = []
+    tables = []
     for name, (measure, part) in PARTS.items():
-        title = str(part.__doc__).strip().rstrip(".")
-        lines += [
-            f"{title}:\n",
-            f"| method | {measure} | CPU seconds to fit |",
-            "| --- | ---: | ---: |",
+        rows = [
+            [row["method"], f"{row['figure']:.3f}", f"{row['seconds']:.2f}"]
+            for row in record["parts"][name]
         ]
-        for row in record["parts"][name]:
-            lines.append(f"| {row['method']} | {row['figure']:.3f} | {row['seconds']:.2f} |")
-        lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+        title = str(part.__doc__).strip().rstrip(".")
+        tables.append(f"{title}:\n\n{markdown(['method', measure, 'CPU seconds to fit'], rows)}\n")
+    return "\n".join(tables)
 
 
 def main() -> None:
@@ -166,10 +151,7 @@ def main() -> None:
     RNADE(epochs=1, random_state=SEED).fit(mixed)
     facts = run_facts("OMP_NUM_THREADS=1 python -m benchmarks.elsewhere", seed=SEED)
     record = {**facts, "parts": {name: part() for name, (_, part) in PARTS.items()}}
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "record.json").write_text(json.dumps(record, indent=1) + "\n")
-    (RESULTS / "table.md").write_text(table(record))
-    print(table(record))
+    study.write_record(RESULTS / "record.json", record, table(record))
 
 
 if __name__ == "__main__":

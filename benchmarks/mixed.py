@@ -16,11 +16,11 @@ probabilities.
 """
 
 import argparse
+import itertools
 import json
-import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from benchmarks import study
+from benchmarks.pages import markdown
 from rnade import RNADE
 from rnade.records import run_facts
 from rnade.reproduce.core.runner import RecordFile
 
 TABLES = ("pbc", "ames", "credit", "yrbss", "hotel", "weather")
-RESULTS = Path(__file__).parent.parent / "results" / "mixed"
+RESULTS = study.folder_of("mixed")
 SEED = 0
 # Rows of which single cells are asked for, and cells of a column below which it is not averaged.
 MOST_ASKED, FEWEST_ASKED = 2000, 5
@@ -53,12 +55,7 @@ PAGE = [
         "Imputation: log density",
         3,
     ),
-    (
-        "levels_right",
-        "Hidden levels, share right (higher is better):",
-        "Imputation, levels",
-        3,
-    ),
+    ("levels_right", "Hidden levels, share right (higher is better):", "Imputation, levels", 3),
     (
         "rmse",
         "Hidden numbers, RMSE in standard deviations, mean over columns (lower is better):",
@@ -94,8 +91,7 @@ PAGE = [
     ),
 ]
 # Where the documentation shows the table.
-DOCS = RESULTS.parent.parent / "docs" / "how-to" / "mixed-tables.md"
-PLACE = re.compile(r"(<!-- mixed table -->\n).*(<!-- end of mixed table -->)", re.DOTALL)
+DOCS = study.ROOT / "docs" / "how-to" / "mixed-tables.md"
 
 
 def load(folder: Path, name: str) -> tuple[pa.Table, dict[str, Any], np.ndarray, np.ndarray]:
@@ -230,30 +226,24 @@ def peers(folder: Path, of: str, section: str) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(rows[0][2:], row[2:], strict=True)) for row in rows[2:]}
 
 
-def stored(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def write_page(records: Sequence[dict[str, Any]], folder: Path) -> str:
+def page(records: Sequence[dict[str, Any]], folder: Path) -> Iterator[str]:
     """Tables of ours beside the peers', mean of the folds that there are."""
-    lines = ["Mean of folds 0 and 1. Peers' figures are those published with the data.", ""]
+    yield "Mean of folds 0 and 1. Peers' figures are those published with the data.\n"
     for measure, title, section, digits in PAGE:
-        figures = peers(folder, "Mean of folds 0 and 1", section) if section else {}
-        names = list(next(iter(figures.values()), {}))
         of = [r for r in records if measure in r]
-        devices = sorted({r["settings"]["device"] for r in of})
         if not of:
             continue
-        heads = [*[f"RNADE(), {device}" for device in devices], *names]
-        lines += [title, "", "| table | " + " | ".join(heads) + " |"]
-        lines += ["| --- |" + " ---: |" * len(heads)]
+        figures = peers(folder, "Mean of folds 0 and 1", section) if section else {}
+        names = list(next(iter(figures.values()), {}))
+        devices = sorted({r["settings"]["device"] for r in of})
+        rows = []
         for table in TABLES:
             cells = [_cell(of, table, device, measure, digits) for device in devices]
             if any(cell != "-" for cell in cells):
-                cells += [figures.get(table, {}).get(name, "-") for name in names]
-                lines.append(f"| {table} | " + " | ".join(cells) + " |")
-        lines.append("")
-    return "\n".join([*lines, "Records: records.jsonl.", ""])
+                theirs = (figures.get(table, {}).get(name, "-") for name in names)
+                rows.append([table, *cells, *theirs])
+        head = ["table", *(f"RNADE(), {device}" for device in devices), *names]
+        yield f"{title}\n\n{markdown(head, rows)}\n"
 
 
 def _cell(
@@ -272,31 +262,21 @@ def _cell(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data-dir", type=Path, default=os.environ.get("RNADE_DATA"))
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--folds", nargs="+", type=int, default=[0, 1])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--page", action="store_true", help="lay out what is stored, fit nothing")
-    given = parser.parse_args()
-    if given.data_dir is None:
-        parser.error("name the folder of the data with --data-dir or RNADE_DATA")
-    folder, path = Path(given.data_dir) / "mixed", given.output / "records.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    done = {(r["table"], r["fold"], r["settings"]["device"]) for r in stored(path)}
-    for name in () if given.page else given.tables:
-        for fold in given.folds:
-            if (name, fold, given.device) in done:
-                continue
-            record = measured(folder, name, fold, given.device)
-            RecordFile(path).append(record)
-            told = {k: v for k, v in record.items() if isinstance(v, float)}
-            print(name, fold, told, record["network"], flush=True)
-    page = write_page(stored(path), folder)
-    (given.output / "table.md").write_text(page)
+    given = study.parse(parser, RESULTS)
+    folder, path = given.data_dir / "mixed", given.output / "records.jsonl"
+    done = {(r["table"], r["fold"], r["settings"]["device"]) for r in study.stored(path)}
+    for name, fold in () if given.page else itertools.product(given.tables, given.folds):
+        if (name, fold, given.device) in done:
+            continue
+        record = measured(folder, name, fold, given.device)
+        RecordFile(path).append(record)
+        told = {k: v for k, v in record.items() if isinstance(v, float)}
+        print(name, fold, told, record["network"], flush=True)
+    laid_out = study.write_table(page(study.stored(path), folder), given.output)
     if given.output == RESULTS:
-        DOCS.write_text(PLACE.sub(lambda m: m[1] + page + m[2], DOCS.read_text()))
-    print(page)
+        study.show_in(DOCS, "mixed table", laid_out)
 
 
 if __name__ == "__main__":

@@ -10,20 +10,20 @@ results/neighbours/record.json, and from it table.md.
 
 import contextlib
 import io
-import json
 import logging
 import warnings
 from collections.abc import Callable
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from benchmarks import study
+from benchmarks.pages import markdown
 from rnade.records import run_facts
 
-RESULTS = Path(__file__).parent.parent / "results" / "neighbours"
+RESULTS = study.folder_of("neighbours")
 SEED = 0
 LIBRARIES = ("rnade", "scikit-learn", "pyvinecopulib", "zuko", "sdv", "pyod")
 SPELT = {"sdv": "SDV", "pyod": "PyOD"}
@@ -279,12 +279,12 @@ def answers(library: str) -> dict[str, dict[str, Any]]:
 def table(record: dict[str, Any]) -> str:
     """The record as a Markdown table."""
     versions = record["versions_of_libraries"]
-    head = " | ".join(f"{SPELT.get(name, name)} {versions[name]}" for name in LIBRARIES)
-    lines = [f"| | {head} |", "| --- |" + " --- |" * len(LIBRARIES)]
-    for question, text in QUESTIONS.items():
-        cells = " | ".join(record["answers"][name][question]["answer"] for name in LIBRARIES)
-        lines.append(f"| {text} | {cells} |")
-    return "\n".join(lines) + "\n"
+    head = ["", *(f"{SPELT.get(name, name)} {versions[name]}" for name in LIBRARIES)]
+    rows = [
+        [text, *(record["answers"][name][question]["answer"] for name in LIBRARIES)]
+        for question, text in QUESTIONS.items()
+    ]
+    return markdown(head, rows, left=len(head)) + "\n"
 
 
 def main() -> None:
@@ -297,10 +297,7 @@ def main() -> None:
         "versions_of_libraries": {name: metadata.version(name) for name in LIBRARIES},
         "answers": found,
     }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "record.json").write_text(json.dumps(record, indent=1) + "\n")
-    (RESULTS / "table.md").write_text(table(record))
-    print(table(record))
+    study.write_record(RESULTS / "record.json", record, table(record))
 
 
 if __name__ == "__main__":

@@ -18,11 +18,9 @@ not made again; those of planted rows are in planted.jsonl.
 """
 
 import argparse
-import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +33,13 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestNeighbors
 
-from benchmarks.mixed import stored
+from benchmarks import study
+from benchmarks.pages import markdown
 from rnade import RNADE
 from rnade.records import run_facts
 from rnade.reproduce.core.runner import RecordFile
 
-RESULTS = Path(__file__).parent.parent / "results" / "odd"
+RESULTS = study.folder_of("odd")
 SEED = 0
 NEIGHBOUR = 5
 MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
@@ -66,10 +65,8 @@ def gaussian(train: np.ndarray, test: np.ndarray) -> np.ndarray:
 
 
 def mixture(train: np.ndarray, test: np.ndarray) -> np.ndarray:
-    left = max(1, len(train) // 10)
     sizes = [K for K in MIXTURE_SIZES if 5 * K <= len(train)]
-    fits = [GaussianMixture(K, reg_covar=1e-3, random_state=SEED).fit(train[left:]) for K in sizes]
-    return max(fits, key=lambda fit: fit.score(train[:left])).score_samples(test)
+    return study.best_mixture(train, sizes, SEED, reg_covar=1e-3).score_samples(test)
 
 
 def neighbours(train: np.ndarray, test: np.ndarray) -> np.ndarray:
@@ -99,17 +96,14 @@ def record(
     name: str, train: np.ndarray, test: np.ndarray, y: np.ndarray, device: str
 ) -> dict[str, Any]:
     """How well each method tells the odd test rows of one set."""
-    mean, scale = train.mean(0), train.std(0)
-    scale[scale == 0] = 1
-    scaled = (train - mean) / scale, (test - mean) / scale
+    scaled = study.standardised(train, test)
     found = {
         peer: measured(y, score(*scaled))
         for peer, score in PEERS.items()
         if name not in WIDE or peer in ("neighbours", "forest")
     }
     began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model = RNADE(random_state=SEED, device=device, questions=False).fit(train)
     seconds = time.perf_counter() - began
     return {
@@ -150,8 +144,7 @@ def planted(name: str, folder: Path) -> dict[str, Any]:
         first, second = (table.take(at) for at in np.array_split(rows, 2))
         n = max(5, len(first) // 20)
         fitted, new = (pa.concat_tables([t, chimeras(t, n, rng)]) for t in (first, second))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             model = RNADE(random_state=attempt, questions=False, score_fitted=True).fit(fitted)
         auroc = [
             roc_auc_score(np.arange(len(rows)) >= len(rows) - n, -scores)
@@ -178,50 +171,39 @@ def planted(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def page(records: Sequence[dict[str, Any]]) -> str:
+def page(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A table a measure, every set listed, and the means of those that all methods have."""
     methods = ["RNADE()", "its log density", *PEERS]
-    lines = []
+    whole = [r for r in records if all(m in r["methods"] for m in methods)]
     for measure, title in (
         ("auroc", "Area under the ROC curve"),
         ("precision", "Average precision"),
     ):
-        lines += [f"{title} (higher is better):", ""]
-        lines += ["| set | rows x columns | " + " | ".join(methods) + " |"]
-        lines += ["| --- | --- |" + " ---: |" * len(methods)]
+        rows = []
         for r in records:
-            cells = [
-                f"{r['methods'][m][measure]:.3f}" if m in r["methods"] else "-" for m in methods
-            ]
-            lines.append(
-                f"| {r['set']} | {r['n_rows']} x {r['n_columns']} | {' | '.join(cells)} |"
-            )
-        whole = [r for r in records if all(m in r["methods"] for m in methods)]
-        means = [np.mean([r["methods"][m][measure] for r in whole]) for m in methods]
-        told = " | ".join(f"**{mean:.3f}**" for mean in means)
-        lines += [f"| mean of {len(whole)} | | {told} |", ""]
-    return "\n".join([*lines, "Records: records.jsonl.", ""])
+            found = (r["methods"].get(m) for m in methods)
+            cells = ("-" if own is None else f"{own[measure]:.3f}" for own in found)
+            rows.append([r["set"], f"{r['n_rows']} x {r['n_columns']}", *cells])
+        means = (np.mean([r["methods"][m][measure] for r in whole]) for m in methods)
+        rows.append([f"mean of {len(whole)}", "", *(f"**{mean:.3f}**" for mean in means)])
+        table = markdown(["set", "rows x columns", *methods], rows, left=2).replace("|  |", "| |")
+        yield f"{title} (higher is better):\n\n{table}\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data-dir", type=Path, default=os.environ.get("RNADE_DATA"))
     parser.add_argument("--sets", nargs="+")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--planted", action="store_true", help="tell rows planted in four tables")
-    parser.add_argument("--page", action="store_true", help="lay out what is stored, fit nothing")
-    given = parser.parse_args()
-    if given.data_dir is None:
-        parser.error("name the folder of the data with --data-dir or RNADE_DATA")
+    given = study.parse(parser, RESULTS)
     if given.planted:
-        for one in map(partial(planted, folder=Path(given.data_dir)), PLANTED):
+        for name in PLANTED:
+            one = planted(name, given.data_dir)
             RecordFile(given.output / "planted.jsonl").append(one)
             print({k: v for k, v in one.items() if not isinstance(v, dict)}, flush=True)
         return
     path = given.output / "records.jsonl"
-    done = {r["set"] for r in stored(path)}
-    sets = {} if given.page else load(Path(given.data_dir))
+    done = {r["set"] for r in study.stored(path)}
+    sets = {} if given.page else load(given.data_dir)
     narrow_first = sorted(sets.items(), key=lambda pair: pair[0] in WIDE)
     for name, (train, test, y) in narrow_first:
         if name in done or (given.sets and name not in given.sets):
@@ -229,9 +211,8 @@ def main() -> None:
         one = record(name, train, test, y, given.device)
         RecordFile(path).append(one)
         print(name, one["methods"], one["fit_seconds"], flush=True)
-    laid_out = page(sorted(stored(path), key=lambda r: r["set"]))
-    (given.output / "table.md").write_text(laid_out)
-    print(laid_out)
+    in_order = sorted(study.stored(path), key=lambda r: r["set"])
+    study.write_table(page(in_order), given.output)
 
 
 if __name__ == "__main__":

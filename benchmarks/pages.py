@@ -13,4 +13,5 @@ def put(page: str, name: str, text: str) -> str:
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
     """A table whose first columns, as many as `left`, are words and the others numbers."""
     rule = ["---"] * left + ["---:"] * (len(head) - left)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+    first, *lines = (f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+    return "\n".join([first.replace("|  |", "| |"), *lines])  # an empty corner has one blank

@@ -2,7 +2,7 @@
 
 import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +57,10 @@ class Provider:
 
 
 def make_parameters(
-    shape: Shape, device: str, *, models: int = 1, family: str = "gaussian", seed: int = 0
+    shape: Shape, device: str, *, models: int = 1, family: str = "gaussian"
 ) -> Parameters:
     """Random parameters as training makes them: outputs of order 1, scales near 0.4."""
-    generator = Generator().manual_seed(seed)
+    generator = Generator().manual_seed(0)
     M, D, H, K = models, shape.D, shape.H, shape.K
 
     def draw(*size: int) -> Tensor:
@@ -133,6 +133,22 @@ def paper_reference(shape: Shape) -> Provider:
     return Provider(density, step)
 
 
+def flow_provider(
+    parameters: Iterable[Tensor], log_prob: Callable[[Tensor], Tensor], draw: Callable[[int], Any]
+) -> Provider:
+    """A flow of another library, by its log density and its draws."""
+    leaves = list(parameters)
+
+    def step(x: Tensor) -> object:
+        return torch.autograd.grad(-log_prob(x).mean(), leaves)
+
+    return Provider(
+        torch.no_grad()(lambda x: [log_prob(piece) for piece in torch.split(x, 10_000)]),
+        step,
+        torch.no_grad()(draw),
+    )
+
+
 def zuko_flow(shape: Shape, device: str, kind: str) -> Provider:
     """A flow of 5 autoregressive transforms of zuko, "MAF" or "NSF"."""
     import zuko
@@ -142,20 +158,9 @@ def zuko_flow(shape: Shape, device: str, kind: str) -> Provider:
         shape.D, transforms=FLOW_LAYERS, hidden_features=FLOW_HIDDEN
     ).to(device)
     torch.set_rng_state(torch_state)
-    leaves = list(flow.parameters())
-
-    def density(x: Tensor) -> object:
-        with torch.no_grad():
-            return [flow().log_prob(piece) for piece in torch.split(x, 10_000)]
-
-    def step(x: Tensor) -> object:
-        return torch.autograd.grad(-flow().log_prob(x).mean(), leaves)
-
-    def sample(n: int) -> object:
-        with torch.no_grad():
-            return flow().sample((n,))
-
-    return Provider(density, step, sample)
+    return flow_provider(
+        flow.parameters(), lambda x: flow().log_prob(x), lambda n: flow().sample((n,))
+    )
 
 
 def nflows_flow(shape: Shape, device: str) -> Provider:
@@ -170,20 +175,7 @@ def nflows_flow(shape: Shape, device: str) -> Provider:
         for _ in range(FLOW_LAYERS)
     ]
     flow = Flow(CompositeTransform(layers), StandardNormal([shape.D])).to(device)
-    leaves = list(flow.parameters())
-
-    def density(x: Tensor) -> object:
-        with torch.no_grad():
-            return [flow.log_prob(piece) for piece in torch.split(x, 10_000)]
-
-    def step(x: Tensor) -> object:
-        return torch.autograd.grad(-flow.log_prob(x).mean(), leaves)
-
-    def sample(n: int) -> object:
-        with torch.no_grad():
-            return flow.sample(n)
-
-    return Provider(density, step, sample)
+    return flow_provider(flow.parameters(), flow.log_prob, flow.sample)
 
 
 def scikit_learn(shape: Shape, kind: str) -> Provider:
@@ -206,20 +198,8 @@ def fitted_estimator(shape: Shape, device: str) -> Any:
     from rnade import RNADE
 
     rows = np.random.default_rng(0).normal(size=(2000, shape.D))
-    model = RNADE(
-        n_hidden=shape.H,
-        n_components=shape.K,
-        ensemble=None,
-        epochs=1,
-        device=device,
-        columns="real",
-    )
-    return model.set_params(random_state=0).fit(rows)
-
-
-def has(package: str) -> bool:
-    """Whether a peer is installed (`pip install '.[peers]'`)."""
-    return importlib.util.find_spec(package) is not None
+    sizes = {"n_hidden": shape.H, "n_components": shape.K, "ensemble": None, "epochs": 1}
+    return RNADE(**sizes, device=device, columns="real", random_state=0).fit(rows)
 
 
 FUSED = {"cpu": "cpu", "cuda": "gpu"}
@@ -233,9 +213,9 @@ def our_backends(device: str) -> list[str]:
 
 
 def peers(device: str) -> list[str]:
-    """Names of the other libraries' models that are installed."""
-    found = ["zuko MAF", "zuko NSF"] if has("zuko") else []
-    found += ["nflows MAF"] if has("nflows") else []
+    """Names of the other libraries' models that are installed (`pip install '.[peers]'`)."""
+    found = ["zuko MAF", "zuko NSF"] if importlib.util.find_spec("zuko") else []
+    found += ["nflows MAF"] if importlib.util.find_spec("nflows") else []
     scikit = ["scikit-learn GaussianMixture", "scikit-learn KernelDensity"]
     return found + (scikit if device == "cpu" else [])
 

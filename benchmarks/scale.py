@@ -5,6 +5,7 @@ rows and row groups of 100,000. Writes benchmarks/results/scale.json, section by
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -60,6 +61,12 @@ def in_process(program: str, *words: str, processes: int = 1, **more: str) -> li
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def add(rows: list[Row], row: Row) -> None:
+    """Keep a row, and print it."""
+    rows.append(row)
+    print(row, flush=True)
+
+
 # ------------------------------------------------------------------ rows read and trained
 
 TRAIN = f"""
@@ -111,14 +118,11 @@ def training(folder: Path) -> list[Row]:
     """Rows trained per second from files and from memory."""
     paths = make_files(folder, 2)
     rows: list[Row] = []
-    for ensemble in ("one", "average"):
-        for repeat in range(2):
-            for how in ("memory", "stream"):
-                words = [how, ensemble, str(BATCH), str(UPDATES), *paths]
-                (found,) = in_process(TRAIN, *words)
-                rows.append({"work": "train", "from": how, "models": ensemble, **found})
-                rows[-1]["repeat"] = repeat
-                print(rows[-1], flush=True)
+    for models, repeat, how in itertools.product(
+        ("one", "average"), range(2), ("memory", "stream")
+    ):
+        (found,) = in_process(TRAIN, how, models, str(BATCH), str(UPDATES), *paths)
+        add(rows, {"work": "train", "from": how, "models": models, **found, "repeat": repeat})
     return rows
 
 
@@ -137,8 +141,7 @@ def reading(folder: Path) -> list[Row]:
             began = time.perf_counter()
             work()
             rate = files.n_rows / (time.perf_counter() - began)
-            rows.append({"work": name, "rows_per_second": rate, "repeat": repeat})
-            print(rows[-1], flush=True)
+            add(rows, {"work": name, "rows_per_second": rate, "repeat": repeat})
     return rows
 
 
@@ -169,14 +172,13 @@ FIT = f"""
 
 def memory(folder: Path) -> list[Row]:
     """Peak memory of a fit beyond what importing torch takes, by rows."""
-    found = []
+    rows: list[Row] = []
     for n_files in (1, 10, 100):
         paths = make_files(folder, n_files)
-        (row,) = in_process(FIT, *paths)
+        (found,) = in_process(FIT, *paths)
         size = sum(os.path.getsize(path) for path in paths)
-        found.append({"work": "fit", "memory": MEMORY, "bytes_on_disk": size, **row})
-        print(found[-1], flush=True)
-    return found
+        add(rows, {"work": "fit", "memory": MEMORY, "bytes_on_disk": size, **found})
+    return rows
 
 
 # ------------------------------------------------------------------ processes
@@ -192,8 +194,7 @@ def processes(folder: Path) -> list[Row]:
             # One thread for each process, and for the process alone.
             threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
             (found,) = in_process(TRAIN, *words, processes=n, **threads)
-            rows.append({"work": "train", "processes": n, "batch": batch, **found})
-            print(rows[-1], flush=True)
+            add(rows, {"work": "train", "processes": n, "batch": batch, **found})
     return rows
 
 
@@ -226,8 +227,7 @@ def scoring(folder: Path) -> list[Row]:
 
         def in_memory() -> None:
             (here,) = in_process(SCORE, str(model), paths[0])
-            rows.append({"work": "score", "from": "memory", "rows": FILE_ROWS, **here})
-            print(rows[-1], flush=True)
+            add(rows, {"work": "score", "from": "memory", "rows": FILE_ROWS, **here})
 
         command = [sys.executable, "-m", "rnade", "score", str(model)]
         inputs = Path(out) / "in"
@@ -239,9 +239,8 @@ def scoring(folder: Path) -> list[Row]:
         began = time.perf_counter()
         subprocess.run([*command, str(inputs), "-o", f"{out}/scores/", "-q"], check=True)
         seconds, n = time.perf_counter() - began, len(paths) * FILE_ROWS
-        rows.append({"work": "score", "from": "files", "rows": n, "seconds": seconds})
-        rows[-1] |= {"rows_per_second": n / seconds}
-        print(rows[-1], flush=True)
+        found = {"rows": n, "seconds": seconds, "rows_per_second": n / seconds}
+        add(rows, {"work": "score", "from": "files", **found})
         for _ in range(2):
             in_memory()
     return rows

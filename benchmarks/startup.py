@@ -6,7 +6,6 @@ Medians of several runs, after one that warms the disk. Writes results/package/s
 from it startup.md.
 """
 
-import json
 import statistics
 import subprocess
 import sys
@@ -17,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import study
+from benchmarks.pages import markdown
 from rnade import RNADE
 from rnade.records import run_facts
 
-RESULTS = Path(__file__).parent.parent / "results" / "package"
+RESULTS = study.folder_of("package")
 RUNS = 9
 # What the command line is to stay under, in seconds.
 LIMITS = {"rnade --help": 0.5, "rnade info": 1.5}
@@ -39,11 +40,11 @@ def median_seconds(command: list[str], folder: str) -> dict[str, float]:
 
 def table(record: dict[str, Any]) -> str:
     """The record as a Markdown table."""
-    lines = ["| | seconds, median | limit |", "| --- | ---: | ---: |"]
-    for name, own in record["seconds"].items():
-        limit = LIMITS.get(name)
-        lines.append(f"| `{name}` | {own['median']:.2f} | {'' if limit is None else limit} |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        [f"`{name}`", f"{own['median']:.2f}", str(LIMITS.get(name, ""))]
+        for name, own in record["seconds"].items()
+    ]
+    return markdown(["", "seconds, median", "limit"], rows) + "\n"
 
 
 def main() -> None:
@@ -51,24 +52,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         X = np.random.default_rng(0).normal(size=(300, 8))
         RNADE(epochs=2, random_state=0).fit(X).save(Path(folder) / "m.rnade")
-        commands = {
-            'python -c "pass"': [sys.executable, "-c", "pass"],
-            'python -c "import rnade"': [sys.executable, "-c", "import rnade"],
+        programs = ("pass", "import rnade", "from rnade import RNADE")
+        commands = {f'python -c "{code}"': [sys.executable, "-c", code] for code in programs}
+        commands |= {
             "rnade --help": [program, "--help"],
             "rnade fit --help": [program, "fit", "--help"],
             "rnade info": [program, "info", "m.rnade"],
-            'python -c "from rnade import RNADE"': [
-                sys.executable,
-                "-c",
-                "from rnade import RNADE",
-            ],
         }
         seconds = {name: median_seconds(own, folder) for name, own in commands.items()}
     record = {**run_facts("python -m benchmarks.startup", runs=RUNS), "seconds": seconds}
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "startup.json").write_text(json.dumps(record, indent=1) + "\n")
-    (RESULTS / "startup.md").write_text(table(record))
-    print(table(record))
+    study.write_record(RESULTS / "startup.json", record, table(record), "startup.md")
 
 
 if __name__ == "__main__":

@@ -122,8 +122,7 @@ def mfa_start() -> str:
         for which, i in (("clusters", 0), ("all rows", 1)):
             rows.append([f"{label}: covariance of {which}", *(mean(pair[i]) for pair in pairs)])
         rows.append(["*gained*", *(mean(after - before) for before, after in pairs)])
-    # The page has one blank in the empty corner.
-    return markdown(["", *(SET_LABELS[d] for d in sets)], rows).replace("|  |", "| |", 1)
+    return markdown(["", *(SET_LABELS[d] for d in sets)], rows)
 
 
 def kept() -> str:

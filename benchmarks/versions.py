@@ -14,9 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks import study
+from benchmarks.pages import markdown
 from rnade.records import run_facts
 
-RESULTS = Path(__file__).parent.parent / "results" / "package"
+RESULTS = study.folder_of("package")
 PACKAGES = [
     "torch",
     "numpy",
@@ -68,18 +70,16 @@ def entry(label: str, python: str, log: Path) -> dict[str, Any]:
 
 def table(entries: list[dict[str, Any]]) -> str:
     """Versions and outcomes as a Markdown table."""
-    shown = ["python", *PACKAGES]
-    head = " | ".join(e["label"].replace("-", " ") for e in entries)
-    lines = [f"| | {head} |", "| --- |" + " --- |" * len(entries)]
-    for name in shown:
+    rows = []
+    for name in ("python", *PACKAGES):
         own = [e["installed"].get(name, "-") for e in entries]
         if any(version != "-" for version in own):
-            lines.append(f"| {name} | {' | '.join(own)} |")
-    passed = " | ".join(str(e["counts"]["passed"]) for e in entries)
-    failed = " | ".join(
-        str(sum(n for k, n in e["counts"].items() if k != "passed")) for e in entries
-    )
-    return "\n".join([*lines, f"| tests passed | {passed} |", f"| failed | {failed} |"]) + "\n"
+            rows.append([name, *own])
+    counts = [e["counts"] for e in entries]
+    rows.append(["tests passed", *(str(c["passed"]) for c in counts)])
+    rows.append(["failed", *(str(sum(c.values()) - c["passed"]) for c in counts)])
+    head = ["", *(e["label"].replace("-", " ") for e in entries)]
+    return markdown(head, rows, left=len(head)) + "\n"
 
 
 def main() -> None:
@@ -87,10 +87,7 @@ def main() -> None:
     path = RESULTS / "record.json"
     entries = json.loads(path.read_text()) if path.exists() else []
     entries = [e for e in entries if e["label"] != label] + [entry(label, python, Path(log))]
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(entries, indent=1) + "\n")
-    (RESULTS / "table.md").write_text(table(entries))
-    print(table(entries))
+    study.write_record(path, entries, table(entries))
 
 
 if __name__ == "__main__":

@@ -23,10 +23,12 @@ from benchmarks import (  # noqa: E402
     mixed,
     products,
     record,
+    study,
     table1_page,
     tables,
 )
 from benchmarks.measure import Timing  # noqa: E402
+from benchmarks.pages import put  # noqa: E402
 from benchmarks.providers import Shape  # noqa: E402
 
 from rnade.backends.cpu import products as kernels  # noqa: E402
@@ -202,9 +204,9 @@ def test_the_page_of_table1_is_that_of_its_records():
 
 def test_figures_of_mixed_tables_come_from_their_records():
     """No figure is typed by hand: python -m benchmarks.mixed writes them."""
-    records = mixed.stored(mixed.RESULTS / "records.jsonl")
-    page = (mixed.RESULTS / "table.md").read_text()
-    assert mixed.PLACE.search(mixed.DOCS.read_text())[0].split("-->\n", 1)[1].startswith(page)
+    records = study.stored(mixed.RESULTS / "records.jsonl")
+    page, shown = (mixed.RESULTS / "table.md").read_text(), mixed.DOCS.read_text()
+    assert put(shown, "mixed table", page) == shown != put(shown, "mixed table", "")
     for table in mixed.TABLES:
         line = next(row for row in page.splitlines() if row.startswith(f"| {table} |"))
         for device in {r["settings"]["device"] for r in records}:

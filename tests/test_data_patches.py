@@ -33,7 +33,7 @@ def test_patches_are_pieces_of_the_images(seed):
     }
     source = PatchSource(made)
     assert source.n_places == len(windows)
-    drawn = source.draw_raw(5000, Generator().manual_seed(seed))
+    drawn, _ = source._draw_raw(5000, Generator().manual_seed(seed))
     seen = [bytes(patch.numpy()) for patch in drawn]
     assert set(seen) == windows  # each place is drawn, and nothing else
     counts = np.unique(seen, return_counts=True)[1]
@@ -49,7 +49,7 @@ def test_preparation_step_by_step(seed):
     assert drawn.dtype == torch.float32
     assert drawn.shape == (7, 63)
     again = Generator().manual_seed(seed)
-    raw = source.draw_raw(7, again).numpy().astype(np.float64).reshape(7, 64)
+    raw = source._draw_raw(7, again)[0].numpy().astype(np.float64).reshape(7, 64)
     noise = torch.rand(7, 64, generator=again).numpy()
     pixels = (raw + noise) / 256
     expected = pixels - pixels.mean(axis=1)[:, None]

@@ -319,13 +319,13 @@ def test_a_flow_of_another_library_is_scored_in_the_units_of_the_patches():
     patches = scored_patches(made_sources(), 300)
     found = fit_flow(settings_of("zuko-maf", quick=True), patches.sources)
     assert found is not None
-    density, details = found
-    assert details["n_updates"] > 0
-    assert details["skipped"] == 0
+    density = found.density
+    assert found.details["n_updates"] > 0
+    assert found.details["skipped"] == 0
     x, linear = patches.test, density.linear
     columns = ((x.double() - linear.mean) @ linear.A.T).float()
     with torch.no_grad():
-        expected = density.flow().log_prob(columns) + torch.linalg.slogdet(linear.A)[1]
+        expected = density.module.flow().log_prob(columns) + torch.linalg.slogdet(linear.A)[1]
     scores = density.log_prob(x)
     torch.testing.assert_close(scores, expected.double(), rtol=0, atol=1e-2)
     # It has learned: trained patches are far likelier than under white noise of their deviation.

@@ -12,16 +12,7 @@ FULL_SCALE = 32768.0
 
 
 def read_audio(contents: bytes, place: str, *, rate: int) -> Array:
-    """Samples of a file with one channel at a known rate.
-
-    Parameters
-    ----------
-    contents : bytes
-        The whole file.
-    place : str
-        Its name, for errors.
-    rate : int
-        Samples a second that the file must have.
+    """Samples of a file with one channel and this rate, whose place is for errors.
 
     Returns
     -------

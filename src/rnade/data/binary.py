@@ -14,13 +14,7 @@ BINARY_SETS = ("mushrooms", "dna", "nips")
 
 @dataclass(frozen=True)
 class BinarySet:
-    """Rows of 0 and 1 in three parts.
-
-    Attributes
-    ----------
-    name : str
-    train, validation, test : uint8 arrays of shape (N, D)
-    """
+    """Rows of 0 and 1 in three parts, each of shape (N, D)."""
 
     name: str
     train: NDArray[np.uint8]
@@ -29,14 +23,7 @@ class BinarySet:
 
 
 def load_binary(name: str, store: DataStore) -> BinarySet:
-    """Read a binary data set.
-
-    Parameters
-    ----------
-    name : one of `BINARY_SETS`
-        "nips" is NIPS-0-12.
-    store : DataStore
-    """
+    """Read one of `BINARY_SETS`, of which "nips" is NIPS-0-12."""
     if name not in BINARY_SETS:
         raise unknown_name(name, list(BINARY_SETS), "data set")
     return BinarySet(name, *(_read(f"binary/{name}.{p}.data", store) for p in _PARTS))

@@ -34,27 +34,21 @@ class PatchSource:
     Parameters
     ----------
     images : sequence of uint8 arrays of shape (height, width)
-    side : int
-        Pixels of a patch's side.
     device : torch.device or str
     """
 
     def __init__(
-        self,
-        images: Sequence[NDArray[np.uint8]],
-        *,
-        side: int = SIDE,
-        device: torch.device | str = "cpu",
+        self, images: Sequence[NDArray[np.uint8]], *, device: torch.device | str = "cpu"
     ) -> None:
         for image in images:
-            if image.ndim != 2 or min(image.shape) < side or image.dtype != np.uint8:
+            if image.ndim != 2 or min(image.shape) < SIDE or image.dtype != np.uint8:
                 raise ValueError(
-                    f"Expected grey uint8 images of at least {side} x {side} pixels; got"
+                    f"Expected grey uint8 images of at least {SIDE} x {SIDE} pixels; got"
                     f" {image.dtype} of shape {image.shape}."
                 )
         heights, widths = np.array([image.shape for image in images]).T
-        places = (heights - side + 1) * (widths - side + 1)
-        self.side, self.n_images, self.n_places = side, len(images), int(places.sum())
+        places = (heights - SIDE + 1) * (widths - SIDE + 1)
+        self.n_images, self.n_places = len(images), int(places.sum())
         self.device = torch.device(device)
 
         def to_device(values: NDArray[Any]) -> Tensor:
@@ -78,21 +72,10 @@ class PatchSource:
     @property
     def n_dimensions(self) -> int:
         """D, one less than the pixels of a patch."""
-        return self.side**2 - 1
+        return SIDE**2 - 1
 
     def draw(self, n: int, generator: Generator) -> Tensor:
-        """Draw patches, prepared as the paper does.
-
-        Parameters
-        ----------
-        n : int
-        generator : torch.Generator
-            On the source's device.
-
-        Returns
-        -------
-        float32 Tensor of shape (n, D)
-        """
+        """Draw patches, prepared as the paper does: float32 of shape (n, D)."""
         return self.draw_labelled(n, generator)[0]
 
     def draw_labelled(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -105,19 +88,16 @@ class PatchSource:
         x, image = (torch.cat(parts) for parts in zip(*drawn, strict=True))
         return x, image
 
-    def draw_raw(self, n: int, generator: Generator) -> Tensor:
-        """Draw patches as they are: uint8 of shape (n, side, side)."""
-        return self._draw_raw(n, generator)[0]
-
     def _draw_raw(self, n: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw patches as they are, uint8 of shape (n, 8, 8), and the numbers of their images."""
         place = torch.randint(self.n_places, (n,), device=self.device, generator=generator)
         image = torch.searchsorted(self._last_place, place, right=True)
         place = place - self._first_place[image]
         width = self._widths[image]
-        per_row = width - self.side + 1
+        per_row = width - SIDE + 1
         row, column = place.div(per_row, rounding_mode="floor"), place % per_row
         corner = self._first_pixel[image] + row * width + column
-        step = torch.arange(self.side, device=self.device)
+        step = torch.arange(SIDE, device=self.device)
         index = corner[:, None] + step * width[:, None]  # first pixel of each row of each patch
         return self._pixels[index[:, :, None] + step], image
 
@@ -162,12 +142,7 @@ def load_bsds300(
 
 
 def fixed_patches(source: PatchSource, n: int = 1_000_000, *, seed: int = 1) -> Tensor:
-    """Draw patches that are the same on every device: drawn on the CPU, then moved.
-
-    Returns
-    -------
-    float32 Tensor of shape (n, D), on the source's device
-    """
+    """Draw patches that are the same on every device: drawn on the CPU, then moved."""
     return fixed_labelled_patches(source, n, seed=seed)[0]
 
 

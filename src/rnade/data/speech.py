@@ -74,17 +74,9 @@ class SpeechSplit:
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames of many utterances, one after the other.
+    """Frames of many utterances, one after the other: values of shape (n_frames, n_features).
 
-    Attributes
-    ----------
-    values : float32 array of shape (n_frames, n_features)
-    lengths : int array of shape (n_utterances,)
-        Frames of each utterance.
-    utterances : list of Utterance
-        Those that were read.
-    skipped : dict of str to str
-        Files that were not, and why.
+    With them the frames of each utterance that was read, and the files that were not, and why.
     """
 
     values: NDArray[np.float32]
@@ -165,17 +157,8 @@ def split_speech(
 
     Speakers (or files) are put in a random order. The first fold tests the first `n_test` and
     validates on the next; the second fold tests the `n_test` after those of the first, and so on,
-    round and round: folds of one seed test different speakers until all have been tested.
-
-    Parameters
-    ----------
-    utterances : sequence of Utterance
-    n_validation, n_test : int
-        Speakers (or files) in these parts; the others train.
-    by : "speaker" or "file"
-    seed : int
-    fold : int
-        Counted from 0.
+    round and round: folds of one seed test different speakers until all have been tested. All
+    that neither test nor validate train.
     """
     if by not in ("speaker", "file"):
         raise unknown_name(by, ["speaker", "file"], "split")
@@ -209,15 +192,9 @@ def read_frames(
 ) -> Frames:
     """Read sound files and make frames of them.
 
-    Parameters
-    ----------
-    utterances : sequence of Utterance
-    banks : FilterBanks
-    on_bad_file : "refuse" or "skip"
-        What to do about files that are damaged, cut short, empty, stereo, of another rate or too
-        short: name them all in an error, or leave them out and name them in the result.
-    min_frames : int
-        Shortest utterance, in frames.
+    Files that are damaged, cut short, empty, stereo, of another rate or shorter than `min_frames`
+    are bad: "refuse" names them all in an error, "skip" leaves them out and names them in the
+    result.
     """
     if on_bad_file not in ("refuse", "skip"):
         raise ValueError(f"on_bad_file must be 'refuse' or 'skip'; got {on_bad_file!r}.")

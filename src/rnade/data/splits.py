@@ -14,12 +14,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Fold:
-    """Row numbers of one fold; the three parts are disjoint and together are all rows.
-
-    Attributes
-    ----------
-    train, validation, test : arrays of int
-    """
+    """Row numbers of one fold; the three parts are disjoint and together are all rows."""
 
     train: Rows
     validation: Rows
@@ -56,12 +51,8 @@ def folds_from_blocks(
 ) -> list[Fold]:
     """Make a fold of each block of rows, which tests; of the others, one validates.
 
-    Parameters
-    ----------
-    blocks : sequence of arrays of int
-    validation : "next" or "last"
-        The block after the test block, round to the first; or the last of the others, as in the
-        authors' released script.
+    It is the next after the test block, round to the first; or the last of the others, as in the
+    authors' released script.
     """
     folds = []
     for k, test in enumerate(blocks):

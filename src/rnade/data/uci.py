@@ -63,13 +63,7 @@ class UciSet:
 
 
 def load_uci(name: str, store: DataStore) -> UciSet:
-    """Read a table and drop its discrete and its redundant columns, as the paper does.
-
-    Parameters
-    ----------
-    name : one of `UCI_SETS`
-    store : DataStore
-    """
+    """Read one of `UCI_SETS`; drop its discrete and redundant columns, as the paper does."""
     if name not in _LAYOUTS:
         raise unknown_name(name, list(UCI_SETS), "data set")
     path, separator, names = _LAYOUTS[name]

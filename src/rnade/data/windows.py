@@ -86,35 +86,17 @@ class SpeechWindows:
 
 
 def load_windows(
-    split: SpeechSplit,
-    banks: FilterBanks | None = None,
-    *,
-    n_frames: int = N_FRAMES,
-    on_bad_file: str = "refuse",
-    device: torch.device | str = "cpu",
+    split: SpeechSplit, *, on_bad_file: str = "refuse", device: torch.device | str = "cpu"
 ) -> SpeechWindows:
-    """Read the utterances of a split and make windows of their frames.
+    """Read the utterances of a split and make windows of their frames, as in the paper.
 
-    Parameters
-    ----------
-    split : SpeechSplit
-    banks : FilterBanks, optional
-        How frames are made; by default as in the paper.
-    n_frames : int
-        Frames in a window.
-    on_bad_file : "refuse" or "skip"
-        See `rnade.data.speech.read_frames`.
-    device : torch.device or str
+    What to do about bad files, see `rnade.data.speech.read_frames`.
     """
-    banks = FilterBanks() if banks is None else banks
-    train, validation, test = (
-        read_frames(part, banks, on_bad_file=on_bad_file, min_frames=n_frames)
+    frames = [
+        read_frames(part, FilterBanks(), on_bad_file=on_bad_file, min_frames=N_FRAMES)
         for part in (split.train, split.validation, split.test)
-    )
-    mean, scale = frame_statistics(train)
-
-    def windows(frames: Frames) -> WindowSource:
-        return WindowSource(frames, mean, scale, n_frames=n_frames, device=device)
-
-    skipped = train.skipped | validation.skipped | test.skipped
-    return SpeechWindows(windows(train), windows(validation), windows(test), skipped)
+    ]
+    mean, scale = frame_statistics(frames[0])
+    train, validation, test = (WindowSource(f, mean, scale, device=device) for f in frames)
+    skipped = {place: why for part in frames for place, why in part.skipped.items()}
+    return SpeechWindows(train, validation, test, skipped)

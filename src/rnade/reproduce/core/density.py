@@ -93,16 +93,7 @@ def stored(
     make_module: Callable[[], AbstractDensity],
     device: torch.device,
 ) -> Fitted | None:
-    """Give the density that a file holds, if there is one of these very settings.
-
-    Parameters
-    ----------
-    path : Path
-    settings : dict
-    make_module : callable
-        Makes the untrained module.
-    device : torch.device
-    """
+    """Give the density that a file holds, if there is one of these very settings."""
     try:
         tensors, found = read_model(path)
         known = found.get("settings", found.get("patches"))  # what older files call them
@@ -125,17 +116,9 @@ def fit_gaussians(
     validation: Tensor,
     generator: Generator,
 ) -> tuple[MixtureOfGaussiansModule, Outcome]:
-    """Fit a mixture of Gaussians by EM.
+    """Fit a mixture of Gaussians by EM, to rows or to fresh ones, starting from those of `start`.
 
-    Parameters
-    ----------
-    settings : dict
-        n_components, em and, if any, init and shrinkage.
-    rows : Tensor of shape (N, D), or RowSource of fresh ones
-    start : Tensor of shape (N, D)
-        Rows from which the components start.
-    validation : Tensor of shape (Nv, D)
-    generator : torch.Generator
+    Settings are n_components, em and, if any, init and shrinkage.
     """
     D, K = start.shape[1], settings["n_components"]
     module = MixtureOfGaussiansModule(D, K).to(start.device)

@@ -20,17 +20,9 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Choice:
-    """Which part of an experiment to run; None takes all.
+    """Which part of an experiment to run; None takes all, and a number of folds the first N.
 
-    Attributes
-    ----------
-    quick : bool
-        A small version with few settings, which shows that all works.
-    datasets, models : tuple of str, or None
-    folds : int or None
-        The first N.
-    speech : SpeechFolder
-        For experiments on speech.
+    The quick version is small and has few settings: it shows that all works.
     """
 
     quick: bool = False
@@ -42,18 +34,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Context:
-    """Where data comes from, where to compute and where results go.
+    """Where data comes from, where to compute and where records go.
 
-    Attributes
-    ----------
-    store : DataStore
-    device : torch.device
-    folder : Path
-        Of the records.
-    mixture_file : Path or None
-        Zoran and Weiss's mixture, for Table 2.
-    speech : SpeechFolder
-        Where sound files are, for Table 3.
+    For Table 2 also the file of Zoran and Weiss's mixture, for Table 3 where sound files are.
     """
 
     store: DataStore

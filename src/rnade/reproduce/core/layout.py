@@ -15,16 +15,7 @@ from rnade.typing import Array
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure of ours, and what the paper (or another) has.
-
-    Attributes
-    ----------
-    value : float or None
-        Ours, in nats; None where there is no record.
-    standard_error : float or None
-    published : float or None
-    bold : bool
-    """
+    """A figure of ours, None where there is no record, and what the paper (or another) has."""
 
     value: float | None = None
     standard_error: float | None = None
@@ -54,20 +45,7 @@ Cells = dict[str, dict[str, Cell]]
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Cells by row and column.
-
-    Attributes
-    ----------
-    title : str
-    note : str
-        What the figures are.
-    row_title : str
-        What the rows are.
-    columns : sequence of str
-    cells : mapping of row to mapping of column to Cell
-        A cell that is not there is empty.
-    decimals : int
-    """
+    """Cells by row and column; one that is not there is empty. The note says what figures are."""
 
     title: str
     note: str
@@ -82,14 +60,9 @@ class ResultTable:
     ) -> "ResultTable":
         """Lay out lines of cells with the words that an experiment's plan has for their table.
 
-        Parameters
-        ----------
-        words : mapping
-            title, note, row_title and columns; if any, more of the note, decimals, and in bold
-            the columns whose highest figure is marked.
-        lines : mapping of row to its cells, from the first column on
-        **facts
-            What stands for {names} in title and note.
+        Words are title, note, row_title and columns; if any, more of the note, decimals, and in
+        bold the columns whose highest figure is marked. Lines are from the first column on; facts
+        stand for {names} in title and note.
         """
         note = " ".join(words[part] for part in ("note", "more") if part in words)
         columns = words["columns"]

@@ -34,17 +34,10 @@ def new_figure(width: float, height: float) -> Any:
 def draw_rows(
     rows: Mapping[str, Array], greys: tuple[float, float], *, height: float, aspect: str = "equal"
 ) -> Any:
-    """Draw rows of grey pictures, each row under its name.
+    """Draw rows of grey pictures, each an array of shape (n, rows of pixels, pixels in a row).
 
-    Parameters
-    ----------
-    rows : mapping of str to array of shape (n, rows of pixels, pixels in a row)
-    greys : (float, float)
-        Black and white.
-    height : float
-        Of a row, in inches.
-    aspect : "equal" or "auto"
-        Of a pixel.
+    Greys are the values of black and white, the height is that of a row in inches, and the aspect
+    that of a pixel.
     """
     n = max(len(pictures) for pictures in rows.values())
     figure = new_figure(0.62 * n + 1.6, height * len(rows))

@@ -99,16 +99,9 @@ def pending(plan: Sequence[Sequence[Job]], records: RecordFile) -> list[list[Job
 def run_plan(
     plan: Sequence[Sequence[Job]], execute: Execute, records: RecordFile, *, command: str
 ) -> Iterator[Record]:
-    """Run the jobs that have no record yet; each record is written, then given.
+    """Run the jobs that have no record yet, group by group; each record is written, then given.
 
-    Parameters
-    ----------
-    plan : sequence of groups of Job
-        The jobs of a group are handed to `execute` together.
-    execute : callable
-    records : RecordFile
-    command : str
-        What a reader types to make the records again.
+    The command is what a reader types to make the records again.
     """
     facts = run_facts(command)
     for group in pending(plan, records):

@@ -11,13 +11,7 @@ SIGNIFICANCE = 0.05
 
 
 def paired_p_value(a: Array, b: Array) -> float:
-    """Two-sided p-value of the paired t-test that `a` and `b` have the same mean.
-
-    Parameters
-    ----------
-    a, b : arrays of shape (n_folds,)
-        Scores on the same folds, in the same order.
-    """
+    """Two-sided p-value of the paired t-test that scores on the same folds have the same mean."""
     difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
     n = len(difference)
     if n < 2:
@@ -28,21 +22,15 @@ def paired_p_value(a: Array, b: Array) -> float:
     return float(2 * stats.t.sf(abs(difference.mean()) / error, df=n - 1))
 
 
-def best_group(scores: Mapping[str, Array], *, level: float = SIGNIFICANCE) -> set[str]:
-    """Models that the paper would print in bold.
+def best_group(scores: Mapping[str, Array]) -> set[str]:
+    """Models that the paper would print in bold, of all with their scores on the same folds.
 
     All others are significantly worse than at least one of them, by a paired t-test on the folds'
     mean log-likelihoods: taken from the best mean downwards, a model joins the group unless one
     in the group is better than it at this level. The test is two-sided; the paper does not say.
-
-    Parameters
-    ----------
-    scores : mapping of str to array of shape (n_folds,)
-        By model, each on the same folds.
-    level : float
     """
     group: list[str] = []
     for name in sorted(scores, key=lambda name: -float(np.mean(scores[name]))):
-        if all(paired_p_value(scores[best], scores[name]) >= level for best in group):
+        if all(paired_p_value(scores[best], scores[name]) >= SIGNIFICANCE for best in group):
             group.append(name)
     return set(group)

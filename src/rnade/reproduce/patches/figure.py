@@ -22,14 +22,8 @@ N_PATCHES = 10_000
 class AbstractPatchFigure(AbstractExperiment):
     """A figure of models that Table 2 keeps.
 
-    Attributes
-    ----------
-    shown : tuple of str
-        The rows of Table 2 that it shows.
-    rows : tuple of str
-        Those of its table.
-    facts : dict
-        What else its numbers depend on.
+    `shown` are the rows of Table 2 that it shows, `rows` those of its own table, and `facts` what
+    else its numbers depend on.
     """
 
     datasets = ("bsds300",)

@@ -63,15 +63,9 @@ class Figure3(AbstractPatchFigure):
 
 @torch.no_grad()
 def compare(modules: Mapping[str, Any], test: Tensor, n: int) -> Result:
-    """Numbers of the six panels.
+    """Numbers of the six panels, by RNADEs of raw patches in raster order.
 
-    Parameters
-    ----------
-    modules : mapping of str to RNADEModule
-        In raster order, of raw patches.
-    test : Tensor of shape (N, D)
-    n : int
-        Patches over which differences are averaged.
+    Differences are averaged over n of the test patches.
 
     Returns
     -------
@@ -118,13 +112,7 @@ def _curves(modules: Mapping[str, RNADEModule], d: int, patch: Tensor) -> dict[s
 
 
 def draw_comparison(found: Mapping[str, Any]) -> Any:
-    """Draw the paper's figure 3: conditionals of Gaussians against conditionals of Laplaces.
-
-    Parameters
-    ----------
-    found : mapping
-        What `compare` gives.
-    """
+    """Draw what `compare` gives: conditionals of Gaussians against conditionals of Laplaces."""
     figure = new_figure(11, 6)
     (a, b, c), (d, e, f) = figure.subplots(2, 3)
     patch = whole_patches(torch.tensor(found["patch"], dtype=torch.float64))

@@ -8,38 +8,32 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from rnade.batch import Batch
 from rnade.columns.linear import LinearPart
 from rnade.data.patches import Bsds300
 from rnade.exceptions import warn_caller
-from rnade.reproduce.core.density import CHUNK
+from rnade.nn import AbstractDensity
+from rnade.reproduce.core.density import Density, Fitted
 from rnade.reproduce.core.experiment import Settings
 from rnade.reproduce.patches.models import N_START, ColumnSource
 
 
-class FlowDensity:
-    """A flow of columns from which the linear part is taken out, as for our models.
+class FlowModule(AbstractDensity):
+    """A flow of zuko as one of our modules, to be scored."""
 
-    Parameters
-    ----------
-    flow : zuko.flows.Flow
-    linear : LinearPart
-    """
+    def __init__(self, flow: Any, n_dimensions: int) -> None:
+        super().__init__(n_dimensions)
+        self.flow = flow
 
-    def __init__(self, flow: Any, linear: LinearPart) -> None:
-        self.flow, self.linear = flow, linear
+    def _log_prob(self, batch: Batch) -> Tensor:
+        scores: Tensor = self.flow().log_prob(batch.x)
+        return scores
 
-    def columns_of(self, x: Tensor) -> Tensor:
-        """Patches as the flow sees them."""
-        return self.linear.transform(x)
-
-    @torch.no_grad()
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Log density of patches in float64."""
-        pieces = [self.flow().log_prob(self.columns_of(rows)) for rows in torch.split(x, CHUNK)]
-        return torch.cat(pieces).double() + self.linear.log_determinant
+    def _sample(self, n: int, generator: Generator, *bounds: Tensor | None) -> Tensor:
+        raise NotImplementedError("Flows are scored here, not drawn from.")
 
 
-def fit_flow(settings: Settings, data: Bsds300) -> tuple[FlowDensity, Settings] | None:
+def fit_flow(settings: Settings, data: Bsds300) -> Fitted | None:
     """Train a flow by Adam on fresh patches for a stated time; None where there is no zuko.
 
     The rate falls by a cosine of the time that has passed. Updates whose gradient is not finite
@@ -62,7 +56,8 @@ def fit_flow(settings: Settings, data: Bsds300) -> tuple[FlowDensity, Settings] 
         flow = getattr(zuko.flows, settings["flow"])(
             D, transforms=settings["transforms"], hidden_features=settings["hidden"]
         ).to(device)
-    density = FlowDensity(flow, LinearPart.fit(start, torch.arange(D, device=device)))
+    linear = LinearPart.fit(start, torch.arange(D, device=device))
+    density = Density(FlowModule(flow, D), linear)
     source = ColumnSource(data.train, density, settings["n_symmetries"])
     rate, budget = settings["learning_rate"], settings["seconds"]
     optimiser = torch.optim.Adam(flow.parameters(), lr=rate)
@@ -78,9 +73,10 @@ def fit_flow(settings: Settings, data: Bsds300) -> tuple[FlowDensity, Settings] 
         else:
             skipped += 1
         updates += 1
-    return density, {
+    details = {
         "fit_seconds": round(time.perf_counter() - began, 3),
         "n_updates": updates,
         "skipped": skipped,
-        "n_parameters": sum(p.numel() for p in flow.parameters()),
+        "n_parameters": density.n_parameters,
     }
+    return Fitted(density, details)

@@ -5,7 +5,6 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -24,28 +23,16 @@ N_VALIDATION = 1000
 N_START = 50_000
 
 
-class Columns(Protocol):
-    """A density that takes rows in columns of its own."""
-
-    def columns_of(self, x: Tensor) -> Tensor:
-        """Rows as its model sees them."""
-
-
 @dataclass(frozen=True, eq=False)
 class ColumnSource:
-    """Fresh patches as a model sees them, some of them turned.
+    """Fresh patches in the columns of the density that is trained on them.
 
-    Attributes
-    ----------
-    patches : PatchSource
-    density : Columns
-        The model that is trained on them, whose columns they are.
-    n_symmetries : int
-        Of the square, in equal shares: 1 leaves all patches as they are.
+    They are turned by so many symmetries of the square, in equal shares: 1 leaves them as they
+    are.
     """
 
     patches: PatchSource
-    density: Columns
+    density: Density
     n_symmetries: int = 1
 
     @property

@@ -59,13 +59,8 @@ def log_mass_in_range(model: Density, x: Tensor) -> tuple[Tensor, Tensor]:
 
     Pixels lie within 1 of each other, and so within 1 of the patch's mean. Limiting each
     conditional to its legal values divides it by its mass there: the log density of a legal patch
-    rises by :math:`-\sum_d \log P(\text{legal } x_d \mid x_{<d})`.
-
-    Parameters
-    ----------
-    model : Density
-        Of an RNADE of the patches as they are, in one order.
-    x : Tensor of shape (N, D)
+    rises by :math:`-\sum_d \log P(\text{legal } x_d \mid x_{<d})`. The model is an RNADE of the
+    patches as they are, in one order.
 
     Returns
     -------

@@ -10,14 +10,9 @@ from rnade.training import PAPER_EM
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table.
+    """A row of the table: its label, as the paper has it if it does, and its settings.
 
-    Attributes
-    ----------
-    label : str
-        As the paper has it, if it does.
-    settings : dict
-        What its result depends on; ``plan.toml`` says what "kind" there is.
+    Its result depends on these; ``plan.toml`` says what "kind" there is.
     """
 
     label: str

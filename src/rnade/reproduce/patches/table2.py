@@ -26,7 +26,7 @@ from rnade.reproduce.core.density import Density, Fitted
 from rnade.reproduce.core.experiment import AbstractExperiment, Choice, Context, Result, Settings
 from rnade.reproduce.core.layout import ResultTable
 from rnade.reproduce.core.runner import Job, Record
-from rnade.reproduce.patches.flows import FlowDensity, fit_flow
+from rnade.reproduce.patches.flows import fit_flow
 from rnade.reproduce.patches.models import fitted_or_stored
 from rnade.reproduce.patches.remarks import (
     fit_orders,
@@ -72,16 +72,10 @@ class Table2(AbstractExperiment):
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """Sources of patches, and those on which all models are scored.
+    """Sources of patches; those on which all models are scored, (N, D), and the image of each.
 
-    Attributes
-    ----------
-    sources : Bsds300
-    test, train : Tensors of shape (N, D)
-    test_image, train_image : int64 Tensors of shape (N,)
-    turned_scores : dict
-        By folder of models, row and symmetry, log densities of the turned test patches: ensembles
-        share members.
+    `turned_scores` has log densities of the turned test patches by folder of models, row and
+    symmetry: ensembles share members.
     """
 
     sources: Bsds300
@@ -139,7 +133,7 @@ def _ensemble(job: Job, patches: Patches, context: Context) -> Result:
 
 def _flow(job: Job, patches: Patches, context: Context) -> Result | None:
     found = fit_flow(job.settings, patches.sources)
-    return None if found is None else score_both(found[0], patches) | found[1]
+    return None if found is None else score_both(found.density, patches) | found.details
 
 
 def _orders(job: Job, patches: Patches, context: Context) -> Result:
@@ -187,7 +181,7 @@ _RESULTS = {
 }
 
 
-def score_both(model: Density | FlowDensity, patches: Patches) -> Result:
+def score_both(model: Density, patches: Patches) -> Result:
     """Score test patches and training patches."""
     return {
         "test": summary(model.log_prob(patches.test), patches.test_image),

@@ -51,19 +51,11 @@ def _given(folder: SpeechFolder) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class FoldWindows:
-    """Windows of one fold as rows, standardised by its training frames.
+    """Windows of one fold as rows, (N, D), standardised by its training frames.
 
-    Attributes
-    ----------
-    number : int
-        Of the fold, from 0.
-    train, validation, test : Tensors of shape (N, D)
-    utterance_of : dict of str to int array of shape (N,)
-        For each part, the utterance that each of its windows is of.
-    facts : dict
-        What the record says of the data: sizes, test speakers, files left out.
-    n_features : int
-        Numbers of a frame, of which each window has several.
+    `utterance_of` has for each part the utterance that each of its windows is of, `facts` what the
+    record says of the data: sizes, test speakers, files left out. `n_features` is of a frame, of
+    which each window has several.
     """
 
     number: int
@@ -88,18 +80,10 @@ class FoldWindows:
 def load_fold(
     dataset: str, fold: int, folder: SpeechFolder, store: DataStore, device: torch.device
 ) -> FoldWindows:
-    """Read one fold of a data set.
+    """Read one fold of a data set; TIMIT has only one.
 
-    Parameters
-    ----------
-    dataset : "sample", "timit" or "folder"
-        The sample of TIMIT in the data folder's ``timit_sample``; TIMIT from the folder named, or
-        from the data folder's ``timit``; any folder of sound files.
-    fold : int
-        TIMIT has only one.
-    folder : SpeechFolder
-    store : DataStore
-    device : torch.device
+    "sample" is that of TIMIT in the data folder's ``timit_sample``; "timit" is in the folder
+    named, or in the data folder's ``timit``; "folder" is any folder of sound files.
     """
     utterances, skipped = _utterances(dataset, folder, store)
     split = (

@@ -14,16 +14,9 @@ PAPER_SPEECH = make_recipe(**_PLAN["recipes"]["paper"])
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table.
+    """A row of the table, whether the paper has it too or not.
 
-    Attributes
-    ----------
-    label : str
-        As the paper has it, if it does.
-    grid : list of dict
-        Settings among which the validation speakers choose, fold by fold.
-    of_the_paper : bool
-        Whether the paper has it, too.
+    The validation speakers choose among the settings of its grid, fold by fold.
     """
 
     label: str

@@ -45,12 +45,6 @@ def dequantised(table: UciSet, seed: int) -> UciSet:
     Uniform noise as wide as a column's rounding step makes rounded values what they were rounded
     from, as far as anyone can tell; a density on them is bounded by the probabilities of the
     rounded values.
-
-    Parameters
-    ----------
-    table : UciSet
-    seed : int
-        Of the noise.
     """
     _, first = np.unique(table.X, axis=0, return_index=True)
     kept = np.sort(first)

@@ -66,17 +66,10 @@ KERNEL_SETTINGS = {**SETTINGS, "kernels": [list(setting) for setting in KERNEL_C
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Log densities of several candidates.
+    """Log densities of C candidates, whose names are for the record.
 
-    Attributes
-    ----------
-    names : list
-        What each candidate is, for the record.
-    held_out : array of shape (C, N)
-        Of the training rows, each by models that were not trained on it, though a network's
-        training was stopped by it.
-    test : array of shape (C, B)
-        Of the test rows, by all models of a candidate.
+    Those of the training rows, (C, N), are each by models that were not trained on it, though a
+    network's training was stopped by it; those of the test rows, (C, B), by all models.
     """
 
     names: list[Any]
@@ -94,10 +87,7 @@ class Scored:
     def usable(self) -> "Scored":
         """Those candidates that gave every held-out row a number: a diverged one gets no weight.
 
-        Raises
-        ------
-        ValueError
-            If one of them gives a test row none; test rows choose nothing, so it is not left out.
+        Test rows choose nothing, so that one which gives a test row none is an error.
         """
         good = np.flatnonzero(np.isfinite(self.held_out).all(1))
         names, test = [self.names[c] for c in good], self.test[good]
@@ -170,16 +160,7 @@ def _mixed(candidates: Scored, is_twin: NDArray[np.bool_]) -> tuple[Array, dict[
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A fold's training rows, shuffled, and the part of each.
-
-    Attributes
-    ----------
-    number : int
-        Of the fold.
-    rows : array of shape (N, D)
-    of_row : array of shape (N,)
-        From 0 to N_PARTS - 1.
-    """
+    """A fold's training rows, shuffled, and the part of each, from 0 to N_PARTS - 1."""
 
     number: int
     rows: Array

@@ -67,12 +67,7 @@ def log_densities(module: Any, rows: Array) -> Array:
 class Fitted:
     """Log densities of a fold's test rows, and what else is worth recording.
 
-    Attributes
-    ----------
-    scores : array of shape (B,)
-    details : dict
-    also : dict of str to Fitted
-        Of other columns that the same fit makes, by their names.
+    With them those of other columns that the same fit makes, by their names.
     """
 
     scores: Array
@@ -86,18 +81,10 @@ Fit = Callable[[Sequence[FoldRows], torch.device, bool], Iterator[Fitted]]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table.
+    """A column of the table: its label, as the paper has it if it does, and how it is fitted.
 
-    Attributes
-    ----------
-    label : str
-        As the paper has it, if it does.
-    fit : callable
-        Columns that stand beside each other and have the same are fitted together.
-    settings : dict
-        What the results depend on, for the record.
-    needs : str or None
-        A package beyond rnade's own that it cannot do without.
+    Columns that stand beside each other and have the same `fit` are fitted together. The settings
+    are for the record. A column may need a package beyond rnade's own.
     """
 
     label: str

@@ -15,10 +15,6 @@ def has_twin(rows: Array, others: Array) -> NDArray[np.bool_]:
 def has_common_value(rows: Array, others: Array, fewest: float) -> NDArray[np.bool_]:
     """Say of each value of each row whether at least `fewest` others have it in that column.
 
-    Returns
-    -------
-    array of shape (B, D)
-
     Examples
     --------
     >>> import numpy as np
@@ -35,16 +31,9 @@ def has_common_value(rows: Array, others: Array, fewest: float) -> NDArray[np.bo
 
 
 def split_by_value(terms: Array, is_common: NDArray[np.bool_]) -> tuple[float, float]:
-    """Nats a row that common values give, and those that all others give.
+    """Nats a row that common values give, as `has_common_value` tells them, and all others.
 
     An infinite term counts for its own part alone.
-
-    Parameters
-    ----------
-    terms : array of shape (B, D)
-        log p(x_d | x_<d).
-    is_common : array of shape (B, D)
-        As `has_common_value` says.
 
     Examples
     --------

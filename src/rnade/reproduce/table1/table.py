@@ -66,14 +66,8 @@ class AbstractUciExperiment(AbstractExperiment):
 class AbstractUciTable(AbstractUciExperiment):
     """Average test log-likelihood of the columns of Table 1.
 
-    Attributes
-    ----------
-    words : dict
-        Of the table.
-    figures : dict
-        Published ones, by data set and label.
-    extra_settings : dict
-        What results depend on besides folds and models.
+    `words` are of the table, `figures` published ones by data set and label, and
+    `extra_settings` what results depend on besides folds and models.
     """
 
     words: ClassVar[dict[str, Any]]

@@ -41,16 +41,9 @@ OFTEN = 5
 
 @dataclass(frozen=True)
 class Variant:
-    """The paper's protocol with something changed.
+    """The paper's protocol with something changed: a setting, the family or the folds.
 
-    Attributes
-    ----------
-    label : str
-    protocol : Protocol
-    family : str
-        "gaussian", "laplace" or one of `table1.families`.
-    fold_seed : int
-        Of the folds; red wine has the authors' own.
+    The family may be one of `table1.families`; red wine has the authors' own folds.
     """
 
     label: str
