@@ -14,18 +14,7 @@ from rnade.cli.terminal import counted, note
 
 @dataclass(frozen=True)
 class FileSet:
-    """What is told of a data set that was fitted, as of a table that was read.
-
-    Attributes
-    ----------
-    source : str
-        As it was named.
-    n_rows, dropped_rows : int
-    left_out : dict of str to str
-        Columns that the model does not see, each with the reason.
-    weights : None
-        Files have none.
-    """
+    """What is told of a data set that was fitted, as of a table; files have no weights."""
 
     source: str
     n_rows: int

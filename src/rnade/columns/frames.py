@@ -21,16 +21,7 @@ SECONDS_PER_DAY = 86_400
 
 @dataclass(frozen=True)
 class Filled:
-    """One column to give back.
-
-    Attributes
-    ----------
-    name : str or int
-    column : Column
-    values : array of shape (N,)
-        As `Schema.encode` gives them.
-    seen : bool array of shape (N,)
-    """
+    """One column to give back: values as `Schema.encode` gives them, and which are seen."""
 
     name: str | int
     column: Column

@@ -15,10 +15,7 @@ SMALLEST_FLOOR = 1e-4
 class Resolution:
     """How finely each column is recorded.
 
-    Attributes
-    ----------
-    steps : array of shape (D,)
-        Smallest distance between values of a column that is rounded, 0 where it is not.
+    The step of a column that is rounded is the smallest distance between its values, else 0.
     """
 
     steps: Array

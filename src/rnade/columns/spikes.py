@@ -19,17 +19,10 @@ MOST_COMPARED_COLUMNS = 2_000
 
 @dataclass(frozen=True)
 class Spike:
-    """A single value that holds an excess share of a column.
+    """A single value that holds an excess share of the rows of a column.
 
-    Attributes
-    ----------
-    column : int
-    value : float
-    share : float
-        Of the rows.
-    apart : bool
-        Whether it lies further from all other values than these from each other, as a code for
-        missing cells does.
+    It lies `apart` if it is further from all other values than these from each other, as a code
+    for missing cells is.
     """
 
     column: int

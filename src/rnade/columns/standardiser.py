@@ -9,12 +9,7 @@ from rnade.typing import Array
 
 @dataclass(frozen=True)
 class Standardiser:
-    """Affine map of each column to mean 0 and standard deviation 1 over the training rows.
-
-    Attributes
-    ----------
-    mean, scale : array of shape (D,)
-    """
+    """Affine map of each column to mean 0 and standard deviation 1 over the training rows."""
 
     mean: Array
     scale: Array

@@ -16,14 +16,10 @@ WEIGHT_BITS = 24
 
 @dataclass(frozen=True)
 class Block:
-    """Some arrays in one compressed stream.
+    """Some arrays in one compressed stream, in base64.
 
-    Attributes
-    ----------
-    text : str
-        In base64.
-    directory : list of (name, kind, number of entries)
-        In the order of the stream. Arrays of kind "weights" have their scales before them.
+    The directory has name, kind and number of entries of each, in the order of the stream. Arrays
+    of kind "weights" have their scales before them.
     """
 
     text: str

@@ -61,15 +61,9 @@ _ABOUT = (
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows of a table that are put into the page, to start from.
+    """Rows of a table, (N, D), that are put into the page, to start from; NaN where missing.
 
-    Attributes
-    ----------
-    values : array of shape (N, D)
-        Numbers and codes of levels, NaN where a cell is missing.
-    scores : array of shape (N,), optional
-        Log densities, of which the page knows the middle and the lowest; NaN where a row has
-        none.
+    Of their log densities the page knows the middle and the lowest; NaN where a row has none.
     """
 
     values: Array

@@ -15,12 +15,7 @@ from rnade.typing import Array
 class ScoreLine:
     """A model's mean log-likelihood over the judged rows, and the fitted model's lead over it.
 
-    Attributes
-    ----------
-    model : str
-    score : MeanScore
-    lead : MeanScore or None
-        Of the differences row by row, fitted model minus this one; None for the model itself.
+    The lead is of the differences row by row; None for the model itself.
     """
 
     model: str

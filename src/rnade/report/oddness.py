@@ -103,15 +103,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ScoreHistogram:
-    """Log densities of all rows.
-
-    Attributes
-    ----------
-    edges : array of shape (n + 1,)
-    counts : array of shape (n,)
-    n_below : int
-        Rows to the left of the first edge, which are not drawn.
-    """
+    """Log densities of all rows; `n_below` of them lie left of the first edge, not drawn."""
 
     edges: Array
     counts: Array

@@ -79,12 +79,7 @@ def gaussian_log_density(learned: Array, rows: Array) -> Array:
 
 @dataclass(frozen=True)
 class IndependentMixtures:
-    """Columns that know nothing of each other, each with its own mixture of Gaussians.
-
-    Attributes
-    ----------
-    log_weights, means, deviations : array of shape (D, K)
-    """
+    """Columns that know nothing of each other, each with its own mixture of Gaussians, (D, K)."""
 
     log_weights: Array
     means: Array
@@ -148,12 +143,9 @@ class IndependentMixtures:
 
 @dataclass(frozen=True)
 class IndependentBits:
-    """Binary columns that know nothing of each other.
+    """Binary columns that know nothing of each other, with the probability of a 1 in each.
 
-    Attributes
-    ----------
-    probability : array of shape (D,)
-        Of a 1, with one row of each value added.
+    One row of each value is added to those counted.
     """
 
     probability: Array

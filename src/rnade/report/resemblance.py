@@ -42,14 +42,9 @@ class Marginal:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows to be drawn as points, for the columns that depend on each other the most.
+    """Rows (n, k) to be drawn as points, for the columns that depend on each other the most.
 
-    Attributes
-    ----------
-    columns : list of str
-    real, sampled : array of shape (n, k)
-    low, high : array of shape (k,)
-        Range to draw.
+    Each column has a range to draw, from `low` to `high`.
     """
 
     columns: list[str]
@@ -61,14 +56,9 @@ class Pairs:
 
 @dataclass(frozen=True)
 class TablePairs(Pairs):
-    """Rows to be drawn as points of a table with columns of any kind.
+    """Rows to be drawn as points of a table with columns of any kind, some of which hold levels.
 
     Codes of levels are whole numbers; NaN (in JSON null) where a cell is missing.
-
-    Attributes
-    ----------
-    are_levels : list of bool
-        Which columns hold levels.
     """
 
     are_levels: list[bool]
@@ -76,13 +66,7 @@ class TablePairs(Pairs):
 
 @dataclass(frozen=True)
 class Correlation:
-    """Rank correlations (Spearman's) of columns, real and sampled.
-
-    Attributes
-    ----------
-    columns : list of str
-    real, sampled : array of shape (D, D)
-    """
+    """Rank correlations (Spearman's) of columns, real and sampled, each (D, D)."""
 
     columns: list[str]
     real: Array

@@ -45,16 +45,7 @@ def arrow_errors(what: str, advice: str = "") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """One row group of one file.
-
-    Attributes
-    ----------
-    file : int
-        Place of the file among those of the data set.
-    index : int
-        Of the row group in its file.
-    n_rows : int
-    """
+    """One row group: the place of its file in the data set, its own in the file, and its rows."""
 
     file: int
     index: int

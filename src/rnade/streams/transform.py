@@ -23,15 +23,7 @@ _MARK = b"rnade"
 
 @dataclass(frozen=True)
 class Transformed:
-    """What became of a data set.
-
-    Attributes
-    ----------
-    written, kept : list of str
-        Files written now, and files of an earlier run.
-    n_rows : int
-        Of the files written now.
-    """
+    """What became of a data set: files written now, those of an earlier run, rows of the first."""
 
     written: list[str]
     kept: list[str]

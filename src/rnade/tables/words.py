@@ -19,16 +19,7 @@ ANY_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?Z
 
 @dataclass(frozen=True)
 class Stray:
-    """A cell that is not what most of its column is.
-
-    Attributes
-    ----------
-    record : int
-        Counted from 0.
-    word : str
-    expected : str
-        "a number", "a date" or "true or false".
-    """
+    """A cell, counted from 0, that is not what most of its column is, such as "a number"."""
 
     record: int
     word: str
