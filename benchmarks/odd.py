@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--planted", action="store_true", help="tell rows planted in four tables")
     given = study.parse(parser, RESULTS)
     if given.planted:
-        for name in PLANTED:
+        for name in given.sets or PLANTED:
             one = planted(name, given.data_dir)
             RecordFile(given.output / "planted.jsonl").append(one)
             print({k: v for k, v in one.items() if not isinstance(v, dict)}, flush=True)

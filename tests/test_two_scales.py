@@ -174,3 +174,45 @@ def test_tables_with_levels_and_missing_cells_are_judged():
     assert model.pvalue(strange)[0] == pytest.approx(model.calibration_.smallest)
     assert model.decision_function(strange)[0] < 0
     assert np.isfinite(model.decision_function(frame)).all()
+
+
+def test_missing_cells_do_not_make_rows_usual():
+    """What a missing column is worth is taken off, as far as enough rows tell."""
+    rng = np.random.default_rng(0)
+    missing = rng.random((4000, 3)) < [0.3, 0.1, 0.0]
+    missing[:, 1] |= missing[:, 0] & (rng.random(4000) < 0.5)
+    scores = rng.normal(size=4000) + missing @ [5.0, -2.0, 1.0]
+    scale = Scale.of(scores, missing)
+    np.testing.assert_allclose(scale.worth[:2], [5.0, -2.0], atol=0.2)
+    assert scale.worth[2] == 0  # nothing tells
+    for column in (0, 1):
+        for at in (missing[:, column], ~missing[:, column]):
+            log_ranks = scale(scores[at], missing[at])
+            assert stats.kstest(np.exp(log_ranks), "uniform").statistic < 0.06
+
+
+def test_outliers_with_missing_cells_are_found_as_others_are(tmp_path):
+    """Usual rows are named as often, whatever is missing, and odd ones that miss cells found."""
+    rng = np.random.default_rng(0)
+
+    def rows(n, odd=False):
+        x = rng.normal(size=n)
+        far = 4 * rng.choice([-1, 1], n) if odd else 0
+        table = np.column_stack([x, x + 0.1 * rng.normal(size=n) + far, rng.normal(size=(n, 3))])
+        table[rng.random(n) < 0.4, 2:] = np.nan
+        return table
+
+    model = RNADE(random_state=0, epochs=8, n_hidden=32).fit(rows(500))
+    new, odd = rows(600), rows(100, odd=True)
+    p, whole = model.pvalue(new), ~np.isnan(new).any(1)
+    shares = [(p[at] <= 0.2).mean() for at in (whole, ~whole)]
+    assert max(shares) < 0.3
+    assert min(shares) > 0.1
+    found = model.pvalue(odd) <= 0.05
+    gaps = np.isnan(odd).any(1)
+    assert found[gaps].mean() > 0.9
+    assert found[~gaps].mean() > 0.9
+    model.save(tmp_path / "gaps.rnade")
+    other = load(tmp_path / "gaps.rnade")
+    np.testing.assert_array_equal(other.pvalue(new), p)
+    np.testing.assert_array_equal(other.decision_function(new), model.decision_function(new))

@@ -226,15 +226,16 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             device,
         )
         if self.coarse_ is not None:
-            fine = Scale.of(np.concatenate(scores))
+            missing = np.isnan(X)
+            fine = Scale.of(np.concatenate(scores), missing[placed])
             by_coarse = self._coarse_scores(X[held_out], len(groups))
             each = [self._coarse_scores(X[at], len(groups)) for at, _ in folds]
             coarse_scores = [by_coarse[0], *(own[g] for g, own in enumerate(each, 1))]
-            coarse = Scale.of(np.concatenate(coarse_scores))
-            by_group = combined_rank(fine, coarse, by_group, by_coarse)
+            coarse = Scale.of(np.concatenate(coarse_scores), missing[placed])
+            by_group = combined_rank(fine, coarse, by_group, by_coarse, missing[held_out])
             scores = [
-                combined_rank(fine, coarse, *own)
-                for own in zip(scores, coarse_scores, strict=True)
+                combined_rank(fine, coarse, own, far, missing[at])
+                for own, far, at in zip(scores, coarse_scores, groups, strict=True)
             ]
             self.two_scales_ = TwoScales(
                 fine,

@@ -109,8 +109,9 @@ class OutlierMethods:
         two_scales = getattr(self, "two_scales_", None)
         if two_scales is None:
             return scores
-        (coarse,) = self._coarse_scores(self._to_explain(X), 1)
-        found: Array = two_scales.score(scores, coarse)
+        values = self._to_explain(X)
+        (coarse,) = self._coarse_scores(values, 1)
+        found: Array = two_scales.score(scores, coarse, np.isnan(values))
         return found
 
     @once_fitted

@@ -208,7 +208,8 @@ class AbstractScoringEstimator(
         if self.two_scales_ is None:
             return self.calibration_.pvalue(by_group)
         coarse = self._coarse_scores(values, len(by_group))
-        return self.two_scales_.calibration.pvalue(self.two_scales_.score(by_group, coarse))
+        judged = self.two_scales_.score(by_group, coarse, np.isnan(values))
+        return self.two_scales_.calibration.pvalue(judged)
 
     def _coarse_scores(self, values: Array, n_groups: int) -> Array:
         """Log densities of rows by the coarse density of each group, of shape (G, N).
