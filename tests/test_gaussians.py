@@ -88,6 +88,22 @@ def test_components_are_those_of_the_conditional_mixture(alike):
         np.testing.assert_allclose(own.var(), variance, rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_columns_that_others_determine_are_no_trouble(dtype):
+    X = rows(50)
+    X[:, 1] = X[:, 0]
+    table = table_of(X, some_gaussians())
+    one = torch.tensor([[1.0, 1, 0.5, 0.5], [1, 1, 0.5, 0.5], [0.5, 0.5, 1, 0], [0.5, 0.5, 0, 1]])
+    table.gaussians.covariance.copy_(one.repeat(K, 1, 1))
+    gaussians = table.gaussians.to(dtype)
+    known = torch.ones(50, D, dtype=torch.bool)
+    known[:, 2] = False
+    found = gaussians.given(table.cells(X).to(dtype), known).components(2)
+    for part in (found.log_weight, found.mu, found.log_scale):
+        assert part.isfinite().all()
+    assert found.mu.abs().max() < 10
+
+
 def test_rows_can_be_told_of_different_columns():
     X, g = rows(6), some_gaussians()
     cells = table_of(X, g).cells(X)

@@ -1,6 +1,7 @@
 // Gaussians beside the networks of a table of numbers: their components of one column given any
 // others (`rnade.nn.gaussians`).
 
+const LEAST_VARIANCE = Math.exp(2 * SMALLEST_LOG_SCALE);
 const LOG_LOGISTIC_SCALE = Math.log(Math.sqrt(3) / Math.PI);
 
 class Gaussians {
@@ -31,7 +32,7 @@ class Gaussians {
     let logWeight = this.log_alpha[k];
     for (let i = 0; i < known.length; i++) {
       const t = Math.min(Math.max(positions[columns[i]], -FARTHEST), FARTHEST);
-      const apart = t - mean[i], variance = C[i][i];
+      const apart = t - mean[i], variance = Math.max(C[i][i], LEAST_VARIANCE);
       logWeight -= 0.5 * ((apart * apart) / variance + Math.log(variance));
       for (let j = i + 1; j < n; j++) {
         const gain = C[j][i] / variance;
@@ -39,7 +40,7 @@ class Gaussians {
         for (let l = i + 1; l < n; l++) C[j][l] -= gain * C[i][l];
       }
     }
-    const last = n - 1, logScale = 0.5 * Math.log(C[last][last]) + LOG_LOGISTIC_SCALE;
-    return { logWeight, mu: mean[last], logScale };
+    const last = n - 1, variance = Math.max(C[last][last], LEAST_VARIANCE);
+    return { logWeight, mu: mean[last], logScale: 0.5 * Math.log(variance) + LOG_LOGISTIC_SCALE };
   }
 }

@@ -32,6 +32,8 @@ from rnade.columns.partition import CODE, POSITION
 LOGISTIC_SCALE = math.sqrt(3) / math.pi
 # Positions further out than this tell no more.
 FARTHEST = 4.0
+# Conditional variances are no smaller: of a column that others determine, rounding would decide.
+LEAST_VARIANCE = math.exp(2 * SMALLEST_LOG_SCALE)
 
 
 class Gaussians(nn.Module):
@@ -187,7 +189,7 @@ class Given:
         j, C = self.columns.index(d), self._covariance  # (1 or n, K, D, D)
         stays = [i for i in range(len(self.columns)) if i != j or not last]
         rest = torch.tensor(stays, dtype=torch.int64, device=C.device)
-        variance = C[..., j, j].clamp_min(torch.finfo(C.dtype).tiny)
+        variance = C[..., j, j].clamp_min(LEAST_VARIANCE)
         row = C[..., j, :].index_select(-1, rest)
         gain = row / variance[..., None]
         if not bool(seen.all()):
@@ -237,7 +239,7 @@ class Given:
     def components(self, d: int) -> Components:
         """The components of a column that is not given."""
         j = self.columns.index(d)
-        variance = self._covariance[..., j, j].clamp_min(torch.finfo(self._mean.dtype).tiny)
+        variance = self._covariance[..., j, j].clamp_min(LEAST_VARIANCE)
         log_scale = 0.5 * variance.log() + math.log(LOGISTIC_SCALE)
         log_scale = log_scale.clamp(SMALLEST_LOG_SCALE, LARGEST_LOG_SCALE)
         mean = self._mean[..., j]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rnade.columns.partition import ColumnCells
-from rnade.nn.gaussians import FARTHEST, LOGISTIC_SCALE, Gaussians
+from rnade.nn.gaussians import FARTHEST, LEAST_VARIANCE, LOGISTIC_SCALE, Gaussians
 from rnade.onnx.cells import Cells, component_log_terms
 from rnade.onnx.graph import Graph, Value
 
@@ -33,14 +33,14 @@ def with_gaussians(
     for e, told in given.items():
         here = told.real().unsqueeze(-1)  # (B, 1)
         row = C.take(e, 2)  # (1 or B, K, D)
-        variance = row.take(e, 2)
+        variance = g("Max", row.take(e, 2), LEAST_VARIANCE)
         gain = row / variance.unsqueeze(-1)
         t = cells[e].position.clip(-FARTHEST, FARTHEST).unsqueeze(-1)
         apart = (t - mean.take(e, 2)) * here
         log_weight = log_weight - (apart * apart / variance + variance.log()) * here * 0.5
         mean = mean + gain * apart.unsqueeze(-1)
         C = C - gain.unsqueeze(-1) * row.unsqueeze(2) * here.unsqueeze(-1).unsqueeze(-1)
-    mu, variance = mean.take(d, 2), C.take(d, 2).take(d, 2)
+    mu, variance = mean.take(d, 2), g("Max", C.take(d, 2).take(d, 2), LEAST_VARIANCE)
     log_scale = variance.log() * 0.5 + math.log(LOGISTIC_SCALE)
     own = cells[d]
     parts = component_log_terms(

@@ -28,8 +28,8 @@ MOST_ROWS = 20_000
 FLOOR = 0.01
 # Held-out rows by which shares are found, and cuts of each.
 SHARED_ROWS, CUTS = 1000, 4
-# Smaller shares than this are none.
-LEAST_SHARE = 0.02
+# Smaller shares than this are none; and the largest.
+LEAST_SHARE, MOST_SHARE = 0.02, 0.999
 
 
 def fit_gaussians(
@@ -100,4 +100,4 @@ def _shares(gaussians: Gaussians, network: AnyOrderModule, held_out: Batch, seed
         if bool(good.any()):
             at = (asked.nonzero()[:, 0][good]).cpu().numpy()
             found[d] = stacking_weights(both[:, good].cpu().numpy(), weights[at])[1]
-    return np.where(found < LEAST_SHARE, 0.0, found)
+    return np.where(found < LEAST_SHARE, 0.0, np.minimum(found, MOST_SHARE))
