@@ -13,7 +13,7 @@ from rnade.columns.cells import Mark
 from rnade.columns.column import Column
 from rnade.columns.encoding import encode_cells
 from rnade.columns.frames import Filled, build
-from rnade.columns.inference import CODE_SUSPECTED, Found, infer_column
+from rnade.columns.inference import CODE_SUSPECTED, TEXT_SUSPECTED, Found, infer_column
 from rnade.columns.sources import Source, read_source
 from rnade.typing import Array
 
@@ -148,8 +148,16 @@ class Schema:
 
     @property
     def suspicions(self) -> tuple[str, ...]:
-        """Those of the notes that may mean wrong data: codes for missing cells."""
-        return tuple(note for note in self.notes if CODE_SUSPECTED in note)
+        """What may mean wrong data: codes for missing cells, and numbers or dates as text."""
+        suspected = (CODE_SUSPECTED, TEXT_SUSPECTED)
+        return (
+            *(note for note in self.notes if any(words in note for words in suspected)),
+            *(
+                f"Column {name!r} is left out: {reason}."
+                for name, reason in self.left_out.items()
+                if TEXT_SUSPECTED in reason
+            ),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -121,8 +121,8 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
                 self._check_table_settings()
                 if self.verbose:
                     _say(schema)
-                for text in schema.suspicions:
-                    warn_caller(text, TableWarning)
+            for text in () if schema is None else schema.suspicions:
+                warn_caller(text, TableWarning)
 
     def _infer(self, X: Any) -> Schema | None:
         """The schema of a table; None for what is no table, which the checks will refuse."""
