@@ -150,4 +150,4 @@ def test_processes_of_rays_torch_trainer_train_one_model(cluster, rows, tmp_path
         run_config=RunConfig(storage_path=str(tmp_path / "runs")),
     ).fit()
     scores = [float((tmp_path / f"score{rank}").read_text()) for rank in range(2)]
-    assert scores[0] == scores[1] == pytest.approx(alone, abs=1e-3)
+    assert scores[0] == scores[1] == pytest.approx(alone, abs=5e-3)
