@@ -132,9 +132,9 @@ class OutlierMethods:
         """Fit the model and label the outliers of the table itself, each row out of fold.
 
         A row is an outlier, -1, if its `fit_pvalues_` is at most `contamination` (0.01 for
-        "auto"), so that this is about the share of rows labelled. `RNADE` leaves every row out of some
-        model for it (`score_fitted`). Where one model is fitted, rows that it learned from are
-        compared as new ones, and look more usual than they are.
+        "auto"), so that this is about the share of rows labelled. `RNADE` leaves every row out of
+        some model for it (`score_fitted`). Where one model is fitted, rows that it learned from
+        are compared as new ones, and look more usual than they are.
 
         Parameters
         ----------
