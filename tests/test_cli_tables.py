@@ -369,6 +369,17 @@ def test_codes_for_missing_cells_are_noted(rnade, folder, no_training):
     assert no_training[-1][1]["n"].null_count == 18
 
 
+def test_money_is_no_id(rnade, folder, no_training):
+    money = [f"${x:,.2f}" for x in np.linspace(5, 5000, 90)]
+    write_table({"n": np.arange(90) ** 2 % 17, "money": money}, "e.csv")
+    _, _, err = rnade("fit", "e.csv")
+    assert (
+        "rnade: left out column 'money': text that looks like numbers (such as '$5.00'); convert"
+        " it to plain numbers\n"
+    ) in err
+    assert err.count("money") == 1
+
+
 def test_notes_are_told_once(rnade, folder):
     rng = np.random.default_rng(0)
     write_table({"n": np.where(np.arange(90) % 5, rng.integers(0, 9, 90), -999)}, "e.csv")

@@ -545,6 +545,59 @@ def test_atoms_are_part_of_the_schema():
     assert Schema.infer(rain, columns="real").is_plain
 
 
+# Text that holds numbers or dates
+
+DAYS = pd.date_range("2024-01-01", periods=N, freq="9D")
+MISREAD = {
+    "days": (DAYS.strftime("%Y-%m-%d"), "dates (such as '2024-01-01'); convert it to dates"),
+    "times": (DAYS.strftime("%d.%m.%Y %H:%M"), "dates (such as '01.01.2024 00:00')"),
+    "zoned": (DAYS.strftime("%Y-%m-%dT%H:%M:%SZ"), "dates (such as '2024-01-01T00:00:00Z')"),
+    "money": ([f"${37 * i + 0.5:,.2f}" for i in range(N)], "numbers (such as '$0.50'); convert"),
+    "owed": ([f"-{37 * i + 1} €" for i in range(N)], "numbers (such as '-1 €'); convert it to"),
+    "reals": ([f"{i / 8:.3f}" for i in range(N)], "numbers (such as '0.000'); convert it to"),
+    "large": ([f"{(i + 1) * 12345:,}" for i in range(N)], "numbers (such as '12,345'); convert"),
+}
+NOT_MISREAD = {
+    "postcode": [f"{i:05d}" for i in range(N)],
+    "phone": [f"{i}5550100" for i in range(1, N + 1)],
+    "address": [f"10.0.{i}.1" for i in range(N)],
+    "plate": [f"ABC {i}" for i in range(N)],
+    "version": [f"1.{i}.0" for i in range(N)],
+}
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize("name", MISREAD)
+def test_text_of_numbers_and_dates_is_no_id(make, name):
+    texts, reason = list(MISREAD[name][0]), MISREAD[name][1]
+    schema = Schema.infer(make({"y": np.linspace(0, 1, N) ** 2, name: texts}))
+    assert schema.left_out[name].startswith(f"text that looks like {reason}")
+    (told,) = schema.misread
+    assert told == f"Column {name!r} is left out: {schema.left_out[name]}."
+
+
+def test_text_of_numbers_is_told_where_it_is_kept():
+    percent = [f"{i % 20}%" for i in range(N)]
+    schema = Schema.infer(pd.DataFrame({"off": percent}))
+    assert schema.names == ("off",)
+    assert schema.misread == schema.notes
+    assert schema.notes == (
+        "Column 'off' is taken as a category, but holds text that looks like numbers (such as"
+        " '0%'); convert it to plain numbers.",
+    )
+    assert not Schema.infer(pd.DataFrame({"off": percent}), columns={"off": "category"}).notes
+    rates = Schema.infer(pd.DataFrame({"rate": ["7%", "19%"] * N}))  # categories of their own
+    assert rates.names == ("rate",)
+    assert not rates.notes
+
+
+@pytest.mark.parametrize("name", NOT_MISREAD)
+def test_codes_of_digits_are_no_numbers(name):
+    schema = Schema.infer(pd.DataFrame({"y": np.linspace(0, 1, N) ** 2, name: NOT_MISREAD[name]}))
+    assert "looks like an id" in schema.left_out[name]
+    assert not schema.misread
+
+
 # Codes for missing cells
 
 

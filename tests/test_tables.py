@@ -119,6 +119,20 @@ def test_comma_file_with_blanks_and_semicolons_in_text(read):
     assert table.left_out == {"name": "text (such as 'New York; east')"}
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "name;city;amount\nAnn;Bonn;1.234,50\nBo;Rome;2.500,75\n",
+        "name;city;amount\nAnn;Bonn;1,234.50\nBo;Rome;2,500.75\n",
+    ],
+)
+def test_commas_in_amounts_do_not_separate(read, content):
+    """Below a header with semicolons, a comma in each last cell makes more cells numbers."""
+    table = read(content)
+    assert table.names == ("amount",)
+    np.testing.assert_array_equal(table.values, [[1234.5], [2500.75]])
+
+
 def test_one_column(read):
     table = read("fixed acidity\n7.5\n8\n\n")
     assert table.names == ("fixed acidity",)
@@ -572,7 +586,10 @@ BAD = {
         b"a b\n1 2\n3 4 5\n",
         "t.csv: line 3 has 3 cells; expected 2, as in the header.",
     ),
-    "same name twice": (b"a,b,a\n1,2,3\n", "t.csv has more than one column called 'a'."),
+    "same name twice": (
+        b"a,b,a\n1,2,3\n",
+        "t.csv has more than one column called 'a'.",
+    ),
     "rubbish": (bytes(range(256)) * 8, "t.csv is neither text nor a Parquet or Arrow table."),
     "picture": (
         b"\x89PNG\r\n\x1a\n" + b"abc",

@@ -33,6 +33,20 @@ DAYS_OR = (SECONDS_PER_DAY, *STEPS)
 is_name_of_ids = re.compile(r"(?i:(.*[ _.-])?id|index|unnamed: 0)|.*[a-z](Id|ID)").fullmatch
 
 CODE_SUSPECTED = "a code for missing cells?"
+TEXT_SUSPECTED = "text that looks like"
+# Text with no more distinct values than this may well be meant as categories: 10 %, 20 %.
+FEW_LEVELS = 10
+# Numbers with decimals or thousands, or with a sign beside them. Digits alone are often codes.
+_DIGITS = "(?:[1-9]\\d{0,2}(?:[.,' \u00a0\u202f]\\d{3})+|0|[1-9]\\d*)(?:[.,]\\d+)?"
+_SIGN = "(?:[$€£¥₹]|EUR|USD|GBP|CHF)"
+_NUMBERS = (
+    rf"[+-]?{_SIGN} ?[+-]?{_DIGITS}|[+-]?{_DIGITS} ?(?:{_SIGN}|%)|[+-]?(?:0|[1-9]\d*)[.,]\d+"
+    r"|[+-]?[1-9]\d{0,2}(?:[.,]\d{3})+(?:[.,]\d+)?"
+)
+_DATES = (
+    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})"
+    r"(?:[ T]\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+)
 
 
 @dataclass(frozen=True)
@@ -109,7 +123,12 @@ def infer_column(
         shown = cells.first(seen).rsplit(" in row ", 1)[0]
         where = "in every row" if seen.all() else 'where not missing; see missing="informative"'
         return Found(_of_one_value(draft, observed[0]), f"constant ({shown} {where})", True)
+    held = "" if kind is not None else _text_of_numbers(cells, observed)
     reason = "" if kind is not None else _says_nothing(cells, draft, observed, name)
+    if reason and held:
+        return Found(reason=held)
+    if held:
+        notes += (f"{cells.label} is taken as a category, but holds {held}.",)
     if reason:
         return Found(reason=reason)
     if draft.levels is not None and len(draft.levels) > MOST_LEVELS:
@@ -214,6 +233,18 @@ def _of_one_value(draft: Column, value: float) -> Column:
     if draft.levels is not None:
         return replace(draft, levels=(draft.levels[int(value)],))
     return replace(draft, levels=(float(value),))
+
+
+def _text_of_numbers(cells: Cells, observed: Array) -> str:
+    """Say that a text column looks like numbers or dates, and what to do; or give nothing."""
+    if cells.sort != "text" or cells.levels is not None or len(np.unique(observed)) <= FEW_LEVELS:
+        return ""
+    texts = cells.values.drop_null()
+    for what, pattern in (("dates", _DATES), ("plain numbers", _NUMBERS)):
+        if pc.all(pc.match_substring_regex(texts, rf"^\s*(?:{pattern})\s*$")).as_py():
+            shown = what.removeprefix("plain ")
+            return f"{TEXT_SUSPECTED} {shown} (such as {texts[0].as_py()!r}); convert it to {what}"
+    return ""
 
 
 def _says_nothing(cells: Cells, draft: Column, observed: Array, name: str) -> str:

@@ -13,7 +13,7 @@ from rnade.columns.cells import Mark
 from rnade.columns.column import Column
 from rnade.columns.encoding import encode_cells
 from rnade.columns.frames import Filled, build
-from rnade.columns.inference import CODE_SUSPECTED, Found, infer_column
+from rnade.columns.inference import CODE_SUSPECTED, TEXT_SUSPECTED, Found, infer_column
 from rnade.columns.sources import Source, read_source
 from rnade.typing import Array
 
@@ -150,6 +150,18 @@ class Schema:
     def suspicions(self) -> tuple[str, ...]:
         """Those of the notes that may mean wrong data: codes for missing cells."""
         return tuple(note for note in self.notes if CODE_SUSPECTED in note)
+
+    @property
+    def misread(self) -> tuple[str, ...]:
+        """Columns of text that look like numbers or dates, in words, whether kept or left out."""
+        return (
+            *(note for note in self.notes if TEXT_SUSPECTED in note),
+            *(
+                f"Column {name!r} is left out: {reason}."
+                for name, reason in self.left_out.items()
+                if TEXT_SUSPECTED in reason
+            ),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

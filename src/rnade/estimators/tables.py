@@ -123,6 +123,8 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
                     _say(schema)
                 for text in schema.suspicions:
                     warn_caller(text, TableWarning)
+            for text in () if schema is None else schema.misread:
+                warn_caller(text, TableWarning)
 
     def _infer(self, X: Any) -> Schema | None:
         """The schema of a table; None for what is no table, which the checks will refuse."""

@@ -134,13 +134,14 @@ def find_separator(data: bytes) -> str:
     """Find the separator that splits most records and makes the most of their cells numbers.
 
     Without numbers, the separator that splits all records into equally many cells, the more the
-    better; a comma if none does, since the file has one column.
+    better; a comma if none does, since the file has one column. A separator has to split the first
+    record too: commas that come below alone are decimals or thousands.
     """
     best, separator = 0.0, ","
     most = 1
     for candidate in SEPARATORS:
         rows = [row for _, row in sample_records(data, candidate)]
-        if not rows or median(map(len, rows)) < 2:
+        if not rows or len(rows[0]) < 2 or median(map(len, rows)) < 2:
             continue
         cells = [cell for row in rows for cell in row]
         numbers = sum(is_number(cell) is not None for cell in cells) / len(cells)
