@@ -193,6 +193,14 @@ def test_score_by_level_and_false_discovery_rate(rnade):
     )
 
 
+@pytest.mark.parametrize("option", [["--level", "2"], ["--level", "0"], ["--top", "0"]])
+def test_numbers_out_of_range_are_refused_before_the_fit(rnade, folder, monkeypatch, option):
+    fits = []
+    monkeypatch.setattr("rnade.RNADE.fit", lambda *a, **k: fits.append(a))
+    assert option[0] in error(rnade("outliers", "people.csv", *option))
+    assert not fits
+
+
 def test_columns_of_the_same_name_are_renamed(rnade, folder):
     people(25).assign(value=7).to_csv("clash.csv", index=False)
     found = pd.read_csv(io.StringIO(succeeded(rnade("score", "m.rnade", "clash.csv", "-q"))))

@@ -67,8 +67,14 @@ def outliers(
     the other columns: an interval that holds 90 %, or the likeliest level. row counts rows from 1,
     without the header.
     """
+    from rnade.checks import number_between, positive_int
     from rnade.tables import check_destination, rows_of, table_format, write_table
 
+    # Before the fit, which takes long.
+    if level is not None:
+        number_between(level, "--level", 0, 1, open_low=True)
+    if top is not None:
+        positive_int(top, "--top")
     for path in (output, model_file):
         if path is not None:
             check_destination(path, force=force, inputs=[data])
