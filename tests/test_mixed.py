@@ -468,13 +468,21 @@ def test_times_of_day_and_durations_come_back_as_whole_as_they_were():
     assert all(t.minute == t.second == t.microsecond == 0 for t in drawn["h"])
 
 
+def test_dates_left_as_text_are_warned_of():
+    """As pandas.read_csv gives them: no word of it, and a column would be gone unseen."""
+    days = pd.date_range("2024-01-01", periods=len(some_table()), freq="D").strftime("%Y-%m-%d")
+    for table in (some_table(), some_table()[["a"]]):
+        with pytest.warns(TableWarning, match="Column 'day' is left out: .*convert it to dates"):
+            RNADE(**SMALL).fit(table.assign(day=days))
+
+
 def test_tables_without_rows_and_with_equal_names_are_refused():
     model = RNADE(**SMALL).fit(some_table())
     with pytest.raises(ValueError, match="0 sample"):
         model.score_samples(some_table()[:0])
     with pytest.raises(ValueError, match=r"rows and columns; got shape \(0, 3\)"):
         RNADE(**SMALL).fit(some_table()[:0])
-    with pytest.raises(ValueError, match="rename the duplicates"):
+    with pytest.raises(ValueError, match="got 'a' more than once: rename the duplicates"):
         RNADE(**SMALL).fit(some_table().set_axis(["a", "a", "k"], axis=1))
 
 

@@ -68,6 +68,18 @@ def test_conditionals_of_all_kinds_have_mass_1(name, mixed):
         assert mass + atom == pytest.approx(1, abs=0.01)
 
 
+def test_nothing_need_be_given(mixed):
+    unknown = mixed.conditional("city", frame(1)[["income"]] * np.nan)
+    np.testing.assert_array_equal(
+        mixed.conditional("city").probabilities(), unknown.probabilities()
+    )
+
+
+def test_columns_that_are_not_there_are_told_with_those_that_are(mixed):
+    with pytest.raises(ValueError, match=r"no column 'zzz'. It has 'city', .*'since'\."):
+        mixed.conditional("zzz", {})
+
+
 @pytest.mark.parametrize("name", ["rooms", "income", "rain", "since"])
 def test_quantiles_invert_the_distribution_function(name, mixed):
     conditional = mixed.conditional(name, frame(20, seed=1))

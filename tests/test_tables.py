@@ -588,7 +588,7 @@ BAD = {
     ),
     "same name twice": (
         b"a,b,a\n1,2,3\n",
-        "t.csv has more than one column called 'a'.",
+        "t.csv has more than one column called 'a': rename the duplicates.",
     ),
     "rubbish": (bytes(range(256)) * 8, "t.csv is neither text nor a Parquet or Arrow table."),
     "picture": (

@@ -57,3 +57,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Ask whether the nearest of some names was meant, if one is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def nearest_or_all(name: str, known: Sequence[str]) -> str:
+    """Ask whether the nearest of some names was meant, or say which there are."""
+    names = [repr(other) for other in known]
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if names[10:] else "")
+    return nearest(name, known) or f" It has {shown}."

@@ -2,7 +2,8 @@
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real as Number
@@ -96,8 +97,16 @@ def as_frame(X: Any) -> Any:
         if isinstance(frame, nw.DataFrame):
             list(frame.columns)
     except nw.exceptions.DuplicateError:
-        raise ValueError("Column names of X must differ: rename the duplicates.") from None
+        names = getattr(X, "columns", ())
+        raise ValueError(_names_differ(names)) from None
     return frame
+
+
+def _names_differ(names: Iterable[Any]) -> str:
+    """Say that names of columns must differ, and which ones do not."""
+    twice = [repr(name) for name, count in Counter(map(str, names)).items() if count > 1]
+    shown = f"; got {', '.join(twice[:5])} more than once" if twice else ""
+    return f"Column names of X must differ{shown}: rename the duplicates."
 
 
 def read_source(X: Any) -> Source:
@@ -155,7 +164,7 @@ def _frame_source(X: Any, frame: nw.DataFrame[Any], names: list[Any]) -> Source:
             f"Column names of X must be text or whole numbers; got {strange[0]!r}. Rename it."
         )
     if len(set(map(str, names))) < len(names):
-        raise ValueError("Column names of X must differ: rename the duplicates.")
+        raise ValueError(_names_differ(names))
     columns = [column.to_native() for column in frame.iter_columns()]
     return Source(library, tuple(names), len(frame), columns)
 

@@ -8,7 +8,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch.distributions import AffineTransform, Distribution, TransformedDistribution
 
-from rnade.columns.arguments import nearest
+from rnade.columns.arguments import nearest_or_all
 from rnade.estimators.given import read_given
 from rnade.nn import AbstractDensity, AbstractGaussianMixture
 from rnade.nn.table import AbstractTableDensity
@@ -75,7 +75,9 @@ class DistributionMixin:
         names = names or [str(d) for d in range(self.n_features_in_)]
         for name in given:
             if str(name) not in names:
-                raise ValueError(f"The model has no column {name!r}.{nearest(str(name), names)}")
+                raise ValueError(
+                    f"The model has no column {name!r}.{nearest_or_all(str(name), names)}"
+                )
         return {names.index(str(name)): value for name, value in given.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rnade.columns import Column, Schema
-from rnade.columns.arguments import nearest
+from rnade.columns.arguments import nearest, nearest_or_all
 from rnade.columns.kinds import plain
 from rnade.columns.partition import ColumnCells
 from rnade.columns.values import numbers_of, own_terms
@@ -55,7 +55,7 @@ def find_column(schema: Schema, name: Any) -> int:
             f"Column {name!r} was left out of the model ({schema.left_out[str(name)]}). Ask about"
             " another, or give its kind in columns={...} and fit again."
         )
-    raise ValueError(f"The model has no column {name!r}.{nearest(str(name), names)}")
+    raise ValueError(f"The model has no column {name!r}.{nearest_or_all(str(name), names)}")
 
 
 def read_given(

@@ -85,8 +85,8 @@ class QuestionsMixin:
         values, seen = self._asked_schema.encode(X, partial=True)
         return np.where(seen, values, np.nan)
 
-    def _read_given(self, given: Mapping[Any, Any]) -> Given:
-        return read_given(self._asked_schema, self._answering.columns, given)
+    def _read_given(self, given: Mapping[Any, Any], *, least: int = 1) -> Given:
+        return read_given(self._asked_schema, self._answering.columns, given, least=least)
 
     # ---------------------------------------------------------------- densities
 
@@ -146,7 +146,7 @@ class QuestionsMixin:
 
     # ---------------------------------------------------------------- one column
 
-    def conditional(self, column: Any, given: Any) -> Conditional:
+    def conditional(self, column: Any, given: Any = None) -> Conditional:
         """Distribution of one column given others.
 
         Each is computed in one pass of the networks, and depends on no order of the columns.
@@ -155,10 +155,11 @@ class QuestionsMixin:
         ----------
         column : str
             Its name; of a model fitted to an array also its position.
-        given : dict, data frame or array-like
+        given : dict, data frame or array-like, optional
             Values of other columns by name, a tuple (low, high) for a range, both ends included;
-            all other columns are unknown. Or a table, with missing cells where nothing is known:
-            a distribution for each row. The column itself is not looked at there.
+            all other columns are unknown, and so is everything with None. Or a table, with missing
+            cells where nothing is known: a distribution for each row. The column itself is not
+            looked at there.
 
         Returns
         -------
@@ -168,11 +169,11 @@ class QuestionsMixin:
         """
         table, schema = self._answering, self._asked_schema
         d = find_column(schema, column)
-        if not isinstance(given, Mapping):
+        if given is not None and not isinstance(given, Mapping):
             return Conditional(schema.columns[d], column_given(table, d, self._read_some(given)))
-        known = self._read_given(given)
+        known = self._read_given({}, least=0) if given is None else self._read_given(given)
         name = schema.columns[d].name
-        if d in known.columns and name in {str(key) for key in given}:
+        if d in known.columns and name in {str(key) for key in given or ()}:
             raise ValueError(
                 f"Column {name!r} is asked for and given at once. Leave it out of given."
             )

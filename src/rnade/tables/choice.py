@@ -12,7 +12,10 @@ def choose(file: TableFile, columns: Sequence[str] | None, exclude: Sequence[str
     """Give the names of the columns to look at, in order, or say which are not there."""
     twice = _repeated(file.names)
     if twice:
-        raise TableError(f"{file.source} has more than one column called {listed(twice)}.")
+        raise TableError(
+            f"{file.source} has more than one column called {listed(twice)}: rename the"
+            " duplicates."
+        )
     known = set(file.names)
     positions = {} if file.has_header else {str(d): n for d, n in enumerate(file.names, start=1)}
 
