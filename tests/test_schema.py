@@ -572,15 +572,15 @@ def test_text_of_numbers_and_dates_is_no_id(make, name):
     texts, reason = list(MISREAD[name][0]), MISREAD[name][1]
     schema = Schema.infer(make({"y": np.linspace(0, 1, N) ** 2, name: texts}))
     assert schema.left_out[name].startswith(f"text that looks like {reason}")
-    (suspicion,) = schema.suspicions
-    assert suspicion == f"Column {name!r} is left out: {schema.left_out[name]}."
+    (told,) = schema.misread
+    assert told == f"Column {name!r} is left out: {schema.left_out[name]}."
 
 
 def test_text_of_numbers_is_told_where_it_is_kept():
     percent = [f"{i % 20}%" for i in range(N)]
     schema = Schema.infer(pd.DataFrame({"off": percent}))
     assert schema.names == ("off",)
-    assert schema.suspicions == schema.notes
+    assert schema.misread == schema.notes
     assert schema.notes == (
         "Column 'off' is taken as a category, but holds text that looks like numbers (such as"
         " '0%'); convert it to plain numbers.",
@@ -595,7 +595,7 @@ def test_text_of_numbers_is_told_where_it_is_kept():
 def test_codes_of_digits_are_no_numbers(name):
     schema = Schema.infer(pd.DataFrame({"y": np.linspace(0, 1, N) ** 2, name: NOT_MISREAD[name]}))
     assert "looks like an id" in schema.left_out[name]
-    assert not schema.suspicions
+    assert not schema.misread
 
 
 # Codes for missing cells

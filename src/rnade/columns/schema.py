@@ -160,6 +160,18 @@ class Schema:
         )
 
     @property
+    def misread(self) -> tuple[str, ...]:
+        """Columns of text that look like numbers or dates, in words, whether kept or left out."""
+        return (
+            *(note for note in self.notes if TEXT_SUSPECTED in note),
+            *(
+                f"Column {name!r} is left out: {reason}."
+                for name, reason in self.left_out.items()
+                if TEXT_SUSPECTED in reason
+            ),
+        )
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns that a model sees."""
         return tuple(column.name for column in self.columns)

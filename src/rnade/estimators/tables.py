@@ -121,7 +121,9 @@ class AbstractTableEstimator(TableParameters, AbstractDensityEstimator):
                 self._check_table_settings()
                 if self.verbose:
                     _say(schema)
-            for text in () if schema is None else schema.suspicions:
+                for text in schema.suspicions:
+                    warn_caller(text, TableWarning)
+            for text in () if schema is None else schema.misread:
                 warn_caller(text, TableWarning)
 
     def _infer(self, X: Any) -> Schema | None:
