@@ -148,16 +148,8 @@ class Schema:
 
     @property
     def suspicions(self) -> tuple[str, ...]:
-        """What may mean wrong data: codes for missing cells, and numbers or dates as text."""
-        suspected = (CODE_SUSPECTED, TEXT_SUSPECTED)
-        return (
-            *(note for note in self.notes if any(words in note for words in suspected)),
-            *(
-                f"Column {name!r} is left out: {reason}."
-                for name, reason in self.left_out.items()
-                if TEXT_SUSPECTED in reason
-            ),
-        )
+        """Those of the notes that may mean wrong data: codes for missing cells."""
+        return tuple(note for note in self.notes if CODE_SUSPECTED in note)
 
     @property
     def misread(self) -> tuple[str, ...]:
