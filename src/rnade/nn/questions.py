@@ -54,7 +54,7 @@ def log_densities(table: TableDensity, X: Array, given: NDArray[np.bool_]) -> Te
         cells, seen, known = x[..., :-1], x[..., -1] > 0, first.to(table.device)
         asked = seen & ~known
         some = asked.any(0).tolist()
-        beside = None if table.gaussians is None else table.gaussians.given(cells, seen & known)
+        beside = table.beside(cells, seen & known)
         along = []
         for r, order in table._all():
             walk = table.walk(r, [d for d in order if some[d]], len(x))
@@ -188,7 +188,7 @@ def fill(table: TableDensity, X: Array, how: str) -> Array:
         x = table.cells(X[at])
         given = x[..., -1] > 0
         h = table.networks.hidden(x, given)
-        beside = None if table.gaussians is None else table.gaussians.given(x, given)
+        beside = table.beside(x, given)
         for d in np.flatnonzero(np.isnan(X[at]).any(0)).tolist():
             own = np.flatnonzero(np.isnan(X[at, d]))
             index = torch.as_tensor(own).to(table.device)

@@ -15,7 +15,7 @@ from rnade.nn.any_order import AbstractAnyOrderModule, links_by_column
 from rnade.nn.column_density import ColumnDensity, Linked
 from rnade.nn.distribution import TableDistribution, Values
 from rnade.nn.ensemble import log_average, log_averages
-from rnade.nn.gaussians import Components, Gaussians
+from rnade.nn.gaussians import Components, Gaussians, Given
 from rnade.nn.mixed_heads import FIRST_LINK, VALUE
 from rnade.nn.walk import Walk
 from rnade.typing import Array
@@ -307,12 +307,15 @@ class TableDensity(AbstractTableDensity):
         size = self._rows_at_a_time()
         pieces = zip(torch.split(x, size, 0), torch.split(known, size, 0), strict=True)
         z = [self.networks.conditionals(rows, at, d) for rows, at in pieces]
-        components = None
-        if self.gaussians is not None:
-            pieces = zip(torch.split(x, size, 0), torch.split(known, size, 0), strict=True)
-            parts = [self.gaussians.given(rows, at).components(d) for rows, at in pieces]
-            components = Components.joined(parts)
+        pieces = zip(torch.split(x, size, 0), torch.split(known, size, 0), strict=True)
+        beside = [self.beside(rows, at) for rows, at in pieces]
+        parts = [given.components(d) for given in beside if given is not None]
+        components = Components.joined(parts) if parts else None
         return self.density_of(d, torch.cat(z, 1), x, known, components)
+
+    def beside(self, cells: Tensor, known: Tensor) -> Given | None:
+        """What the Gaussians say given the known cells of each row, if there are Gaussians."""
+        return None if self.gaussians is None else self.gaussians.given(cells, known)
 
     def density_of(
         self, d: int, z: Tensor, x: Tensor, given: Tensor, beside: Components | None = None
