@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rnade import load
+from rnade import load, parallel
 from rnade.exceptions import RankLostError
 from rnade.training.part import Part
 
@@ -145,6 +146,18 @@ def test_the_message_of_a_loss_says_how_to_go_on(tmp_path):
     message = "was lost. .*c holds the last epoch .* start again, with any number of processes"
     with pytest.raises(RankLostError, match=message), part._endings_told():
         raise RankLostError("A process was lost.")
+
+
+def test_a_launcher_does_not_break_off_what_is_kept_after_a_loss():
+    """It ends the other processes once one is lost, which they may have found out before."""
+    with parallel._told_to_end():
+        with pytest.raises(RankLostError, match="ended this process"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # while the checkpoint is written
+    with parallel._told_to_end():
+        with pytest.raises(RankLostError, match=r"was lost \(closed\)"), parallel._losses_told():
+            raise RuntimeError("closed")
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_an_error_in_one_process_is_told_by_all(program, data, tmp_path):

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 PATIENCE = timedelta(hours=1)
 
 _together = False
+# Whether a loss is known, and what can be kept is being written: the launcher ends this process
+# at about the same time, which must not break that off.
+_ending = False
 
 
 def rank() -> int:
@@ -88,8 +91,14 @@ def _told_to_end() -> Iterator[None]:
         yield
         return
 
+    global _ending
+    _ending = False
+
     def raise_lost(number: int, frame: Any) -> None:
-        raise RankLostError("The launcher ended this process, as another one was lost.")
+        global _ending
+        if not _ending:
+            _ending = True
+            raise RankLostError("The launcher ended this process, as another one was lost.")
 
     before = signal.signal(signal.SIGTERM, raise_lost)
     try:
@@ -101,11 +110,13 @@ def _told_to_end() -> Iterator[None]:
 @contextmanager
 def _losses_told() -> Iterator[None]:
     """Within it, an error of torch.distributed says that a process was lost."""
+    global _ending
     try:
         yield
     except RankLostError:
         raise
     except RuntimeError as error:
+        _ending = True
         why = str(error).splitlines()[0]
         raise RankLostError(f"A process that trains with this one was lost ({why}).") from error
 
