@@ -26,7 +26,7 @@ from rnade.nn.questions import log_densities
 from rnade.nn.table import TableDensity, encoded
 from rnade.training import Member, Outcome, diverged_error
 from rnade.training.em.coarse import fit_coarse
-from rnade.training.folds import FEWEST_ROWS_TO_FOLD
+from rnade.training.folds import FEWEST_ROWS_TO_STOP
 from rnade.training.gaussians import fit_gaussians
 from rnade.training.questions import cut_smoothly, plan_questions, questions_recipe
 from rnade.training.table import (
@@ -106,9 +106,12 @@ class AbstractAnyOrderEstimator(
         if not self._mixed:
             return super()._train(training, held_out, seed, target)
         assert held_out is not None
-        few = len(training.x) < FEWEST_ROWS_TO_FOLD or self._stream is not None
+        streamed, few = self._stream is not None, len(training.x) < FEWEST_ROWS_TO_STOP
         columns, plan, members = self.make_table_members(
-            training, held_out if few else None, seed, cover=self._covers
+            training,
+            held_out if few or streamed else None,
+            seed,
+            cover=self._covers or (few and not streamed),
         )
         device = training.x.device
         bank = self._trained_bank(members)

@@ -14,7 +14,7 @@ from rnade.estimators.streaming import AbstractStreamingEstimator
 from rnade.families import make_family
 from rnade.nn import DecorrelatedModule, RNADEModule
 from rnade.training import Recipe
-from rnade.training.folds import FEWEST_ROWS_TO_FOLD, N_FOLDS, covering
+from rnade.training.folds import N_FOLDS, covering
 from rnade.typing import Array
 
 # Parameters that the kinds of model of an average choose, unless the user has.
@@ -89,7 +89,7 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
         outliers in the fitted table itself: then all rows have `fit_scores_` and `fit_pvalues_`.
         Most tables have that as it is. Of large tables, for which fewer than eight orders (or
         networks) are trained, at least four are, each for fewer epochs, and a fit takes up to half
-        as long again; of tables of fewer than 45 rows, models learn from fewer rows.
+        as long again.
         `fit_predict` does this by itself.
     {TableParameters}
     {QuestionParameters}
@@ -194,9 +194,9 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
         automatic = isinstance(self.order, str) and self.order == "auto"
         if self.ensemble is None or (self.ensemble == "auto" and self.recipe == "paper"):
             return [Planned("raster" if automatic else self.order)]
-        # A table too small to give every fold rows has its held-out rows stop all models.
-        # So do those of a streamed data set, all of whose other rows may be trained on.
-        in_folds = n_rows >= FEWEST_ROWS_TO_FOLD and self._stream is None
+        # Held-out rows stop all models of a streamed data set, all of whose other rows are
+        # trained on, as they do where a fold is too small to.
+        in_folds = n_rows >= N_FOLDS and self._stream is None
         n_folds = N_FOLDS if in_folds else None
         kinds = self._kinds(n_rows, n_dimensions, device)
         most, orders, share = max(kind.n_orders for kind in kinds), 0, 1.0

@@ -5,7 +5,7 @@
 N_FOLDS, FEWEST_FOLDS = 8, 4
 # Rows of a part that stop training; of smaller parts, the rows that `fit` held out do.
 FEWEST_TO_STOP = 5
-FEWEST_ROWS_TO_FOLD = FEWEST_TO_STOP * N_FOLDS
+FEWEST_ROWS_TO_STOP = FEWEST_TO_STOP * N_FOLDS
 # How much longer a fit may take so that every row is left out by some model.
 MOST_TIMES_LONGER = 1.5
 

@@ -15,7 +15,7 @@ from rnade.columns.partition import ColumnCells
 from rnade.nn.any_order import AnyOrderModule
 from rnade.nn.table import encoded
 from rnade.training.any_order import AnyOrderRows, Roles, with_roles
-from rnade.training.folds import FEWEST_ROWS_TO_FOLD, N_FOLDS, covering, fold_rows
+from rnade.training.folds import N_FOLDS, covering, fold_rows
 from rnade.training.member import Member
 from rnade.training.recipe import MODERN, Recipe
 
@@ -108,7 +108,7 @@ def plan_table(
         updates = max(fewest, int(updates * affordable))
     most = 1 if effort == "fast" else MOST_NETWORKS
     networks = n_networks or min(most, max(1, int(affordable)))
-    n_folds = N_FOLDS if n_rows >= FEWEST_ROWS_TO_FOLD else 0
+    n_folds = N_FOLDS if n_rows >= N_FOLDS else 0
     if cover and n_networks is None:
         networks, share = covering(networks)
         n_folds, updates = min(networks, n_rows), max(1, round(share * updates))
