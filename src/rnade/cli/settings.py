@@ -129,7 +129,7 @@ def settings_parameters(settings: Mapping[str, Mapping[str, Setting]]) -> list[i
 
 def _option(name: str, setting: Setting, models: list[str]) -> inspect.Parameter:
     flag = name.replace("_", "-")
-    is_switch = isinstance(setting.default, bool)
+    is_switch = setting.kind.startswith("bool")
     help_text, choices = plain(setting.text), metavar(setting.kind)
     if len(choices) > _WIDEST:
         help_text += f" Choices: {choices[1:-1].replace('|', ', ')}."

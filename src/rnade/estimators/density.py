@@ -3,7 +3,6 @@
 import abc
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -48,7 +47,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
     @property
     def _retrains(self) -> bool:
         """Whether to train again on all rows."""
-        return self.retrain
+        return bool(self.retrain)
 
     def _as_batch(
         self, X: Array, weights: Array | None, device: torch.device, dtype: torch.dtype
@@ -125,7 +124,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         self.__dict__.pop("origin_", None)  # of an earlier table
         self.best_epoch_ = outcome.best_epoch
         self.history_ = outcome.history
-        self.coarse_, self.two_scales_ = None, None  # of an earlier fit
+        self.coarse_ = self.two_scales_ = self.judges_ = None  # of an earlier fit
         found = np.full((3, len(given)), np.nan)
         found[:, place] = self._calibrate(X, weights, training, held_out, seed, device)
         self.fit_scores_, self.fit_pvalues_, self._fit_judged = found
@@ -134,13 +133,6 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         if self._retrains and not outcome.interrupted:
             target = outcome.train_at_best
             self._train_again(X, weights, training, held_out, rows, seed, target)
-        if hasattr(self, "retrain_history_"):
-            # By folds, rows would be compared under models that have since learned them.
-            self.calibration_ = Calibration.from_scores(*self.calibration_.group(0))
-            if self.two_scales_ is not None:
-                own = self.two_scales_.calibration.group(0)
-                alone = Calibration.from_scores(*own)
-                self.two_scales_ = replace(self.two_scales_, calibration=alone)
         if not outcome.interrupted:
             self._train_beside(X, weights, training, held_out, seed, device)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
@@ -317,6 +309,9 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         reached = mean(self._score(X))
         if retraining_took(reached, least):
             self.retrain_history_ = outcome.history
+            if self.calibration_.models is not None:
+                # By folds, rows are compared under the models that have not learned them since.
+                self.judges_ = before
             return
         self.module_ = before
         warn_caller(

@@ -55,7 +55,7 @@ class AbstractNetworksEstimator(QuestionsMixin, AbstractTableEstimator, Abstract
     @property
     def _retrains(self) -> bool:
         # The networks of a mixed table learn from all training rows together as it is.
-        return self.retrain and not self._mixed
+        return super()._retrains and not self._mixed
 
     def _cut_and_link(self, training: Batch) -> tuple[list[ColumnCells], list[Link]]:
         """Cut the columns of training rows (values, NaN where missing) and link them."""

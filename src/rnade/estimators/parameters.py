@@ -45,11 +45,13 @@ class FitParameters:
         model is fitted, they also choose what is kept of it: its epoch (early stopping), its
         settings or its size. The models of an average early-stop on 1/8 folds of the other rows,
         which calibrate p-values too.
-    retrain : bool
+    retrain : bool or None
         Afterwards train again on all rows, until the training log-likelihood of the best epoch is
-        reached (the paper's rule). P-values keep the held-out scores of the first training. Where
-        it breaks, the first model is kept, with a warning. Not of RNADE's and FVBN's tables with
-        other than complete real-valued columns.
+        reached (the paper's rule). P-values keep the held-out scores of the first training, and
+        those of an average its models too. Where it breaks, the first model is kept, with a
+        warning. Not of RNADE's and FVBN's tables with other than complete real-valued columns.
+        None leaves it to the estimator: RNADE's average of several kinds of model is trained
+        again where it gains most, on up to 4,000 rows, and with effort "best"; others are not.
     contamination : "auto" or float
         Share of rows that `predict` and `fit_predict` label as outliers, of rows like those
         fitted, at most 0.5. "auto" is 0.01. It has no part in training.
@@ -62,7 +64,7 @@ class FitParameters:
     """
 
     validation_fraction: float = 0.1
-    retrain: bool = False
+    retrain: bool | None = None
     contamination: str | float = "auto"
     device: str = "auto"
     random_state: Any = None

@@ -93,8 +93,10 @@ def save(
     dtype = DTYPES[estimator.dtype]
     # Training made these values in `dtype`; scoring only widened them, so nothing is lost.
     tensors = {
-        f"module.{name}": t.to(dtype) if t.is_floating_point() else t
-        for name, t in estimator.module_.state_dict().items()
+        f"{prefix}.{name}": t.to(dtype) if t.is_floating_point() else t
+        for prefix, module in (("module", estimator.module_), ("judges", estimator.judges_))
+        if module is not None
+        for name, t in module.state_dict().items()
     }
     tensors["validation.scores"] = torch.as_tensor(estimator.validation_scores_)
     for name, attribute in FITTED_ROWS.items():
@@ -176,6 +178,8 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> AbstractDensi
         reason = str(error).splitlines()[-1].strip()
         raise ModelFileError(f"{path} does not describe a model: {reason}") from error
     estimator.module_ = estimator.module_.to(target)
+    if estimator.judges_ is not None:
+        estimator.judges_ = estimator.judges_.to(target)
     questions = getattr(estimator, "questions_", None)
     if questions is not None:
         questions.to(target)
@@ -207,10 +211,13 @@ def _rebuilt(tensors: dict[str, Tensor], settings: dict[str, Any]) -> AbstractDe
         sizes = getattr(estimator, "network_", {})
         estimator.module_ = _table(estimator, tensors, "module", "cells", sizes)
     else:
-        with torch.device("meta"):
-            module = estimator._empty_module(D)
-        module.load_state_dict(_under("module", tensors), assign=True)
-        estimator.module_ = for_scoring(module)
+        for prefix, attribute in (("module", "module_"), ("judges", "judges_")):
+            own = _under(prefix, tensors)
+            if own or prefix == "module":
+                with torch.device("meta"):
+                    module = estimator._empty_module(D)
+                module.load_state_dict(own, assign=True)
+                setattr(estimator, attribute, for_scoring(module))
     if "questions.orders" in tensors:
         estimator.questions_ = _table(
             estimator, tensors, "questions", "questions-cells", estimator.questions_network_

@@ -7,7 +7,7 @@ from torch import Generator
 
 from rnade.columns import Resolution
 from rnade.estimators.base import Planned
-from rnade.estimators.kinds import MOST_ORDERS, Kind, check_effort, choose_kinds
+from rnade.estimators.kinds import FEW_ROWS, MOST_ORDERS, Kind, check_effort, choose_kinds
 from rnade.estimators.parameters import RoundingParameters, estimator
 from rnade.estimators.settings import changes_of_family, noise_width, scale_floors
 from rnade.estimators.streaming import AbstractStreamingEstimator
@@ -170,6 +170,15 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
 
     def _make_recipe(self, **changes: Any) -> Recipe:
         return super()._make_recipe(**changes).with_changes(**changes_of_family(self.family))
+
+    @property
+    def _retrains(self) -> bool:
+        automatic = self.retrain is None and isinstance(self.ensemble, str)
+        if self._mixed or not automatic or self.recipe == "paper":
+            return super()._retrains
+        # Of few rows those left out are missed most (docs/decisions/0020-members.md).
+        few = self.effort == "default" and self.n_rows_ <= FEW_ROWS
+        return few or self.effort == "best"
 
     def _check_settings(self) -> None:
         super()._check_settings()

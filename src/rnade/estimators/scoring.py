@@ -4,7 +4,7 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -91,6 +91,9 @@ class AbstractScoringEstimator(
     standardiser_: Standardiser
     resolution_: Resolution | None
     calibration_: Calibration
+    # Of averages that were trained again on all rows: the average before, whose models each left
+    # out some, by which new rows are judged.
+    judges_: AbstractDensity | None = None
     # Of estimators that judge rows at two scales.
     coarse_: CoarseModule | None = None
     two_scales_: TwoScales | None = None
@@ -195,13 +198,23 @@ class AbstractScoringEstimator(
             scores, p_values = kept[0].copy(), kept[1].copy()
         rest = np.flatnonzero(np.isnan(p_values))
         if len(rest):
-            by_group = self._group_scores(self._encode(values[rest]), self.calibration_.models)
-            scores[rest] = by_group[0]
+            own, before = self._encode(values[rest]), self._before
+            by_group = before._group_scores(own, self.calibration_.models)
+            scores[rest] = by_group[0] if before is self else self._score(own)
             p_values[rest] = self._pvalues(values[rest], by_group)
         p_values[np.isnan(values).all(axis=1)] = 1.0
         left_out = np.full(len(values), known)
         left_out[rest] = False
         return Judged(scores, p_values, left_out, known & ~left_out)
+
+    @property
+    def _before(self) -> Self:
+        """This estimator as it was before it was trained again on all rows, if it was."""
+        if self.judges_ is None:
+            return self
+        before = copy.copy(self)
+        before.module_, before.judges_ = self.judges_, None
+        return before
 
     def _pvalues(self, values: Array, by_group: Array) -> Array:
         """P-values of rows, whose log densities by the models of each group are known."""
