@@ -735,7 +735,12 @@ def test_each_model_of_the_default_stops_by_rows_of_its_own():
     for member in members:
         together = torch.cat([member.source.x, member.held_out.x])[:, 0]
         assert torch.equal(together.sort().values, x[:, 0])
-    assert all(planned.fold is None for planned in model._plan(39, 3, "cpu"))
+    few = [planned for planned in model._plan(32, 3, "cpu") if planned.mixture is None]
+    stopped = model.make_members(Batch(x[:32]), Batch(x[:9] + 1000), 0, few)
+    # Parts that are too small to stop training are left out all the same.
+    assert all(torch.equal(member.held_out.x, x[:9] + 1000) for member in stopped)
+    assert {len(member.source.x) for member in stopped} == {28}
+    assert all(planned.fold is None for planned in model._plan(7, 3, "cpu"))
 
 
 def test_the_default_beats_its_own_members():

@@ -9,6 +9,7 @@ import torch
 from scipy.special import logsumexp
 
 import rnade.estimators.kinds as plain_plans
+import rnade.estimators.rnade as rnade_estimator
 import rnade.training.em.coarse as coarse_fits
 import rnade.training.table as table_plans
 from rnade import RNADE, Gaussian, MixtureOfGaussians, load
@@ -19,7 +20,14 @@ from rnade.training import Bank
 from rnade.training.member import Diverged
 from rnade.training.table import plan_table
 
-QUICK = {"n_hidden": 8, "epochs": 5, "random_state": 0, "device": "cpu", "questions": False}
+QUICK = {
+    "n_hidden": 8,
+    "epochs": 5,
+    "random_state": 0,
+    "device": "cpu",
+    "questions": False,
+    "retrain": False,
+}
 
 
 def curved(n, seed=0, D=4):
@@ -236,15 +244,38 @@ def test_one_network_of_a_mixed_table_leaves_out_its_fold_too():
     assert (~np.isnan(model.fit_scores_)).sum() == 20 + 22  # a tenth, and an eighth of the others
 
 
-def test_retraining_keeps_the_scores_of_the_first_training():
-    X = curved(100)
-    first, again = (RNADE(**QUICK, retrain=again).fit(X) for again in (False, True))
-    np.testing.assert_array_equal(first.fit_scores_, again.fit_scores_)
-    np.testing.assert_array_equal(first.fit_pvalues_, again.fit_pvalues_)
-    # New rows are scored by models that have learned all folds by now.
-    assert again.calibration_.n_groups == 1
-    assert len(again.calibration_.scores) == 10
-    assert again.held_out_score() == first.held_out_score()
+def test_retraining_keeps_the_scores_and_the_judges_of_the_first_training(tmp_path):
+    X, new = curved(100), curved(50, seed=1)
+    first, again = (RNADE(**QUICK | {"retrain": again}).fit(X) for again in (False, True))
+    assert (first.score_samples(new) != again.score_samples(new)).all()
+    again.save(tmp_path / "again.rnade")
+    for model in (again, load(tmp_path / "again.rnade")):
+        np.testing.assert_array_equal(first.fit_scores_, model.fit_scores_)
+        np.testing.assert_array_equal(first.fit_pvalues_, model.fit_pvalues_)
+        # All folds calibrate, under the models that did not learn them.
+        np.testing.assert_array_equal(first.pvalue(new), model.pvalue(new))
+        np.testing.assert_array_equal(first.decision_function(new), model.decision_function(new))
+        np.testing.assert_array_equal(model.judge(new).scores, model.score_samples(new))
+        assert model.held_out_score() == first.held_out_score()
+
+
+@pytest.mark.parametrize(
+    ("changes", "again"),
+    [
+        ({}, True),
+        ({"effort": "best"}, True),
+        ({"effort": "fast"}, False),
+        ({"retrain": False}, False),
+        ({"ensemble": None}, False),
+        ({"ensemble": [{"n_hidden": 4}, {"n_hidden": 8}]}, False),
+    ],
+)
+def test_averages_of_few_rows_are_trained_again_on_all(changes, again, monkeypatch):
+    settings = QUICK | {"epochs": 2, "retrain": None, "columns": "real"} | changes
+    assert hasattr(RNADE(**settings).fit(curved(60)), "retrain_history_") == again
+    monkeypatch.setattr(rnade_estimator, "FEW_ROWS", 59)
+    of_many = RNADE(**settings).fit(curved(60))
+    assert hasattr(of_many, "retrain_history_") == (changes == {"effort": "best"})
 
 
 def test_rows_of_weight_0_have_none():

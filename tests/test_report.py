@@ -301,6 +301,18 @@ def test_a_model_trained_again_has_seen_all_rows():
     assert all(row.seen for row in found.oddness.rows)
 
 
+def test_an_average_trained_again_is_judged_as_it_was_before():
+    X = gaussian_rows(300)
+    model, first = (fit(X, retrain=again, ensemble="auto") for again in (True, False))
+    found, before = study(model, X), study(first, X)
+    assert "rows" not in kinds(found)
+    assert found.scores == before.scores
+    assert str(found.calibration) == str(before.calibration)
+    assert "before it was trained again on all rows" in render(found)
+    new = gaussian_rows(200, seed=1)
+    assert study(model, new).scores[0].score.mean == pytest.approx(model.score(new))
+
+
 def test_a_model_that_could_not_be_trained_again_has_not_seen_the_held_out_rows():
     X = gaussian_rows(300)
     model = fit(X, retrain=True)
@@ -358,7 +370,7 @@ def test_overfitting_is_the_gap_of_the_fitted_model():
     model = fit(X, ensemble="auto", epochs=20, n_hidden=50, validation_fraction=0.3)
     held_out = np.zeros(len(X), dtype=bool)
     held_out[model.fitted_rows_.held_out] = True
-    scores = model.score_samples(X)
+    scores = model.judging.score_samples(X)
     means = scores[~held_out].mean(), scores[held_out].mean()
     assert means[0] > means[1] + 3  # or this tests nothing
     text = kinds(study(model, X))["overfit"].text
@@ -384,7 +396,8 @@ def test_of_an_average_what_is_said_is_true_of_all_its_models():
     epochs = f"epochs {min(best)} to {max(best)}" if len(set(best)) > 1 else f"epoch {best[0]}"
     assert found.sentences["curve"].startswith(
         f"{len(networks)} networks were averaged, each with the weights of its own best epoch"
-        f" ({epochs}). By weights that left-out rows earned them, the average is "
+        f" ({epochs}); the model was then trained again on all rows. By weights that left-out rows"
+        " earned them, the average is "
     )
     share = sum(member["weight"] for member in model.members_ if member["mixture"] == 1)
     assert f"{share:.0%} a Gaussian" in found.sentences["curve"]

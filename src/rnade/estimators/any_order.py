@@ -26,7 +26,7 @@ from rnade.nn.questions import log_densities
 from rnade.nn.table import TableDensity, encoded
 from rnade.training import Member, Outcome, diverged_error
 from rnade.training.em.coarse import fit_coarse
-from rnade.training.folds import FEWEST_ROWS_TO_STOP
+from rnade.training.folds import stop_themselves
 from rnade.training.gaussians import fit_gaussians
 from rnade.training.questions import cut_smoothly, plan_questions, questions_recipe
 from rnade.training.table import (
@@ -106,7 +106,7 @@ class AbstractAnyOrderEstimator(
         if not self._mixed:
             return super()._train(training, held_out, seed, target)
         assert held_out is not None
-        streamed, few = self._stream is not None, len(training.x) < FEWEST_ROWS_TO_STOP
+        streamed, few = self._stream is not None, not stop_themselves(len(training.x))
         columns, plan, members = self.make_table_members(
             training,
             held_out if few or streamed else None,

@@ -40,7 +40,7 @@ from rnade.training import (
     make_recipe,
 )
 from rnade.training.em.members import fit_member
-from rnade.training.folds import FEWEST_TO_STOP, N_FOLDS, fold_rows
+from rnade.training.folds import N_FOLDS, fold_rows, stop_themselves
 from rnade.typing import Array
 
 # Trainings of one fit, by the folders of their checkpoints, and what their bars say.
@@ -354,7 +354,7 @@ def _rows_and_fold(
         here = torch.zeros(n, dtype=torch.bool, device=rows.x.device)
         here[fold_rows(n, fold, planned.n_folds)] = True
         rows = training.map(lambda t: t[~here])
-        if here.sum() >= FEWEST_TO_STOP:
+        if stop_themselves(n, planned.n_folds):
             left = training.map(lambda t: t[here])
     return rows, left
 

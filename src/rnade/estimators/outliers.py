@@ -40,7 +40,7 @@ class OutlierMethods:
     contamination: Any  # a parameter of every estimator
     calibration_: Calibration
     judge: Any
-    _before: Any
+    judging: Any
     fit: Any
     _coarse_scores: Any
     _to_explain: Any
@@ -105,7 +105,7 @@ class OutlierMethods:
 
     def _judging_scores(self, X: Any) -> Array:
         """Scores of new rows, of which `offset_` is one: log densities, or at two scales."""
-        scores: Array = self._before.score_samples(X)
+        scores: Array = self.judging.score_samples(X)
         two_scales = getattr(self, "two_scales_", None)
         if two_scales is None:
             return scores

@@ -132,6 +132,10 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
         training.
     fit_pvalues_ : array of shape (N,)
         The same rows' p-values: (1 + rows of these that are at most as likely) / (all of these).
+    retrain_history_ : list of dict
+        `history_` of the second training, where the average was trained again on all rows.
+    judges_ : rnade.nn.EnsembleModule or None
+        The average before that: its models left rows out, and p-values go by it.
     n_rows_ : int
         Rows fitted, held-out rows included.
     fitted_rows_ : FittedRows

@@ -198,7 +198,7 @@ class AbstractScoringEstimator(
             scores, p_values = kept[0].copy(), kept[1].copy()
         rest = np.flatnonzero(np.isnan(p_values))
         if len(rest):
-            own, before = self._encode(values[rest]), self._before
+            own, before = self._encode(values[rest]), self.judging
             by_group = before._group_scores(own, self.calibration_.models)
             scores[rest] = by_group[0] if before is self else self._score(own)
             p_values[rest] = self._pvalues(values[rest], by_group)
@@ -208,8 +208,11 @@ class AbstractScoringEstimator(
         return Judged(scores, p_values, left_out, known & ~left_out)
 
     @property
-    def _before(self) -> Self:
-        """This estimator as it was before it was trained again on all rows, if it was."""
+    def judging(self) -> Self:
+        """This estimator with the models that left rows out; itself, if it has no others.
+
+        They differ in an average that was trained again on all rows (`retrain`).
+        """
         if self.judges_ is None:
             return self
         before = copy.copy(self)

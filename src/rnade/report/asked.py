@@ -54,7 +54,7 @@ class Rows:
             held_out = np.zeros(n, dtype=bool)
             held_out[fitted.held_out] = True
             judged, learned = np.flatnonzero(held_out), np.flatnonzero(~held_out)
-            again = hasattr(estimator, "retrain_history_")
+            again = hasattr(estimator, "retrain_history_") and estimator.judges_ is None
             seen = np.ones(n, dtype=bool) if again else ~held_out
             return cls("fitted", judged, [(learned, judged)], seen)
         role: Role = "unknown" if fitted is None else "other"
@@ -111,6 +111,8 @@ class Asked:
             resolution = getattr(estimator, "resolution_", None)
             steps = (Resolution.measure(X) if resolution is None else resolution).steps
         rows = Rows.of(estimator, X, seed=random_state)
+        if rows.role == "fitted":  # by models that have not learned the rows held out
+            estimator = estimator.judging
         return cls(estimator, column_names(estimator), X, values, rows, steps, source)
 
     @property

@@ -8,6 +8,7 @@ import numpy as np
 from rnade.columns.names import is_mixed
 from rnade.evaluation import MeanScore, mean_score, networks_of, weights_by_kind
 from rnade.report.asked import Asked, is_binary
+from rnade.training.folds import stop_themselves
 from rnade.typing import Array
 
 
@@ -107,6 +108,8 @@ class Fitted:
         Of the held-out rows when the model was fitted.
     retrained : bool
         Whether it was afterwards trained again on all rows.
+    judged_before : bool
+        Whether its own rows are judged by the models before that, which had left them out.
     trained : Trained or None
         None where nothing was trained by epochs.
     curve : LearningCurve or None
@@ -125,6 +128,7 @@ class Fitted:
     seconds: float | None
     stored_score: MeanScore | None
     retrained: bool
+    judged_before: bool
     trained: Trained | None
     curve: LearningCurve | None
 
@@ -149,7 +153,8 @@ def describe(asked: Asked) -> Fitted:
         settings=estimator.get_params(deep=False),
         seconds=getattr(estimator, "fit_seconds_", None),
         stored_score=None if validation is None else estimator.held_out_score(),
-        retrained=hasattr(estimator, "retrain_history_"),
+        retrained=(again := hasattr(estimator, "retrain_history_")),
+        judged_before=again and estimator.calibration_.models is not None,
         trained=None if curve is None else _trained(estimator, curve),
         curve=curve,
     )
@@ -164,7 +169,8 @@ def _trained(estimator: Any, curve: LearningCurve) -> Trained:
     several = len(members) > 1
     # Files of earlier versions do not name the fold: averages of theirs had folds.
     folds = [member.get("fold", 0 if several else None) for member in members]
-    own_folds = any(fold is not None for fold in folds)
+    n_training = estimator.n_rows_ - len(estimator.validation_scores_)
+    own_folds = any(fold is not None for fold in folds) and stop_themselves(n_training)
     if not several:
         return Trained("model", [curve.best_epoch], [last], own_folds)
     networks = networks_of(members)

@@ -114,17 +114,19 @@ def _glance(found: Findings) -> list[tuple[str, str, str]]:
 def _part_in_training(found: Findings) -> str:
     """What the held-out rows had to do with training, to be said after them."""
     trained = found.fitted.trained
-    if found.fitted.retrained:
+    if found.fitted.retrained and not found.fitted.judged_before:
         return ", on which it was trained in the end too"
     if trained is None:
         return ""
+    part = ", which chose the epoch to stop at, and no more"
     if trained.own_folds:
         each, its = ("each", "its own") if trained.parts == "models" else ("the", "a")
-        return (
+        part = (
             f", which had no part in training: {each} model early-stopped on {its} 1/8 fold of the"
             " other rows"
         )
-    return ", which chose the epoch to stop at, and no more"
+    again = " (before it was trained again on all rows, as the model is used elsewhere)"
+    return part + again * found.fitted.judged_before
 
 
 def _cautions(found: Findings) -> Markup:

@@ -5,7 +5,6 @@
 N_FOLDS, FEWEST_FOLDS = 8, 4
 # Rows of a part that stop training; of smaller parts, the rows that `fit` held out do.
 FEWEST_TO_STOP = 5
-FEWEST_ROWS_TO_STOP = FEWEST_TO_STOP * N_FOLDS
 # How much longer a fit may take so that every row is left out by some model.
 MOST_TIMES_LONGER = 1.5
 
@@ -13,6 +12,11 @@ MOST_TIMES_LONGER = 1.5
 def fold_rows(n_rows: int, fold: int, n_folds: int) -> slice:
     """Which of the training rows are one of several parts; together the parts are all rows."""
     return slice(fold * n_rows // n_folds, (fold + 1) * n_rows // n_folds)
+
+
+def stop_themselves(n_rows: int, n_folds: int = N_FOLDS) -> bool:
+    """Whether models stop by the parts that they leave out, which are large enough for that."""
+    return n_rows >= n_folds * FEWEST_TO_STOP
 
 
 def covering(n_models: int) -> tuple[int, float]:
