@@ -14,8 +14,11 @@ tables of `mixed/`. The former are judged by models that left them out, and both
 equally well. A table is cut in halves, and each is fitted once and new once, so that the same rows
 are told in both ways.
 
+With `--calibration`: shares of new rows with small p-values, of skewed columns simulated at several
+sizes and of halves of two tables of `mixed/`, each of which is fitted once; mean of several tries.
+
 Each set is a record in results/odd/records.jsonl and one that is there already is
-not made again; those of planted rows are in planted.jsonl.
+not made again; those of planted rows are in planted.jsonl, and of p-values in calibration.jsonl.
 """
 
 import argparse
@@ -47,6 +50,10 @@ MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
 PLANTED_OF_SKLEARN = {"wine": load_wine, "breast cancer": load_breast_cancer}
 PLANTED = (*PLANTED_OF_SKLEARN, "pbc", "credit")
 TRIES = 4
+# Levels of p-values, rows fitted and tries of each size, and the tables of which halves are fitted.
+LEVELS = (0.01, 0.05, 0.1, 0.5)
+SIZES = {30: 16, 100: 8, 1000: 4, 10_000: 1, 100_000: 1}
+HALVED = ("pbc", "credit")
 # Too wide for the mixtures; the means over sets are of the others.
 WIDE = ("internetads", "musk")
 
@@ -178,6 +185,43 @@ def planted(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
+def skewed(n: int, rng: np.random.Generator) -> pa.Table:
+    """Five skewed columns that depend on each other."""
+    x = rng.normal(size=(n, 5)) @ (np.eye(5) + 0.4 * np.tri(5, k=-1))
+    x[:, 0], x[:, 1] = np.exp(0.5 * x[:, 0]), x[:, 1] ** 2
+    return pa.table({f"x{d}": x[:, d] for d in range(5)})
+
+
+def calibration(folder: Path) -> Iterator[dict[str, Any]]:
+    """Shares of new rows whose p-values are at most each level."""
+    tables = {f"skewed, {n:,} rows": (n, tries) for n, tries in SIZES.items()}
+    for name in (*tables, *HALVED):
+        if name in tables:
+            n, tries = tables[name]
+            rngs = map(np.random.default_rng, range(tries))
+            pairs = ((skewed(n, rng), skewed(10_000, rng)) for rng in rngs)
+        else:
+            table = pa.parquet.read_table(folder / "mixed" / f"{name}.parquet")
+            rows = np.random.default_rng(SEED).permutation(len(table))
+            halves = [table.take(at) for at in np.array_split(rows, 2)]
+            pairs = iter([(halves[0], halves[1]), (halves[1], halves[0])])
+        found, began = [], time.perf_counter()
+        for seed, (fitted, new) in enumerate(pairs):
+            with warnings.catch_warnings(action="ignore"):
+                model = RNADE(random_state=seed, questions=False, score_fitted=True).fit(fitted)
+            p_values = model.pvalue(new)
+            found.append([(p_values <= level).mean() for level in LEVELS])
+        yield {
+            "table": name,
+            "n_rows": len(fitted),
+            "tries": len(found),
+            "smallest": model.calibration_.smallest,
+            "shares": dict(zip(map(str, LEVELS), np.mean(found, axis=0).round(4), strict=True)),
+            "seconds": round(time.perf_counter() - began, 1),
+            **run_facts("python -m benchmarks.odd --calibration"),
+        }
+
+
 def page(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A table a measure, every set listed, and the means of those that all methods have."""
     methods = ["RNADE()", "its log density", *PEERS]
@@ -201,7 +245,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--planted", action="store_true", help="tell rows planted in four tables")
+    parser.add_argument("--calibration", action="store_true", help="p-values of new rows")
     given = study.parse(parser, RESULTS)
+    if given.calibration:
+        for one in calibration(given.data_dir):
+            RecordFile(given.output / "calibration.jsonl").append(one)
+            print({k: v for k, v in one.items() if k in ("table", "shares", "seconds")})
+        return
     if given.planted:
         for name in given.sets or PLANTED:
             one = planted(name, given.data_dir)
