@@ -14,7 +14,7 @@ tables of `mixed/`. The former are judged by models that left them out, and both
 equally well. A table is cut in halves, and each is fitted once and new once, so that the same rows
 are told in both ways.
 
-With `--calibration`: shares of new rows with small p-values, of skewed columns simulated at several
+With `--calibration`: shares of new rows with small p-values, of skewed columns simulated at many
 sizes and of halves of two tables of `mixed/`, each of which is fitted once; mean of several tries.
 
 Each set is a record in results/odd/records.jsonl and one that is there already is
@@ -50,7 +50,7 @@ MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
 PLANTED_OF_SKLEARN = {"wine": load_wine, "breast cancer": load_breast_cancer}
 PLANTED = (*PLANTED_OF_SKLEARN, "pbc", "credit")
 TRIES = 4
-# Levels of p-values, rows fitted and tries of each size, and the tables of which halves are fitted.
+# Levels of p-values, tries by rows fitted, and the tables of which halves are fitted.
 LEVELS = (0.01, 0.05, 0.1, 0.5)
 SIZES = {30: 16, 100: 8, 1000: 4, 10_000: 1, 100_000: 1}
 HALVED = ("pbc", "credit")
