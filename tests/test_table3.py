@@ -29,7 +29,7 @@ from rnade.reproduce import get_experiment
 from rnade.reproduce.core.experiment import Choice
 from rnade.reproduce.core.runner import Job, RecordFile
 from rnade.reproduce.speech import models
-from rnade.reproduce.speech.data import FoldWindows, load_fold
+from rnade.reproduce.speech.data import FoldWindows, load_fold, sizes_of_parts
 from rnade.reproduce.speech.figure2 import as_pictures
 from rnade.reproduce.speech.models import fit, kept_or_fitted
 from rnade.reproduce.speech.rows import PAPER_SPEECH, ROWS, SHOWN, mixture, quick, rnade
@@ -215,6 +215,16 @@ def test_pictures_have_time_to_the_right_and_energy_below():
 
 
 # ---------------------------------------------------------------- splits and errors
+
+
+@pytest.mark.parametrize(("n", "parts"), [(6, (4, 1, 1)), (16, (11, 2, 3)), (60, (48, 6, 6))])
+def test_shares_of_speakers(n, parts, tmp_path):
+    for speaker in range(n):
+        (tmp_path / f"s{speaker}").mkdir()
+        (tmp_path / f"s{speaker}" / "a.wav").touch()
+    found = find_utterances(tmp_path)
+    split = split_speech(found, **sizes_of_parts(found, SpeechFolder(tmp_path)))
+    assert tuple(len(part) for part in (split.train, split.validation, split.test)) == parts
 
 
 def test_folds_test_different_speakers(talkers):

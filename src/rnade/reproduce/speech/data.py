@@ -23,9 +23,9 @@ from rnade.data.windows import load_windows
 from rnade.exceptions import DataError
 from rnade.reproduce.core.experiment import Settings
 
-# The sample of TIMIT: 16 speakers, of whom 3 test, 2 validate and 11 train. Folders of other
-# sizes are split in these proportions.
-SHARE_OF_TEST, SHARE_OF_VALIDATION = 3 / 16, 2 / 16
+# Shares that test and validate: of the 16 speakers of TIMIT's sample 3 and 2, and of folders with
+# few in these proportions; of many, as the 60 of AudioMNIST, a tenth each.
+SHARES_OF_FEW, SHARES_OF_MANY, MANY = (3 / 16, 2 / 16), (0.1, 0.1), 40
 N_FOLDS = 5
 SPLIT_SEED = 0
 # Windows on which training is stopped and settings are chosen, where there are more.
@@ -89,7 +89,9 @@ def load_fold(
     split = (
         split_timit(utterances)
         if dataset == "timit"
-        else split_speech(utterances, **_sizes(utterances, folder), by=folder.by, fold=fold)
+        else split_speech(
+            utterances, **sizes_of_parts(utterances, folder), by=folder.by, fold=fold
+        )
     )
     windows = load_windows(split, on_bad_file=folder.on_bad_file, device=device)
     parts = {"train": windows.train, "validation": windows.validation, "test": windows.test}
@@ -148,7 +150,7 @@ def _checked_sample(
     return [u for u in found if u.path.relative_to(root).as_posix() not in bad], bad
 
 
-def _sizes(utterances: Sequence[Utterance], folder: SpeechFolder) -> dict[str, int]:
+def sizes_of_parts(utterances: Sequence[Utterance], folder: SpeechFolder) -> dict[str, int]:
     """Speakers (or files) that test and validate."""
     n = len({group_of(u, folder.by) for u in utterances})
     if n < 3:
@@ -156,10 +158,8 @@ def _sizes(utterances: Sequence[Utterance], folder: SpeechFolder) -> dict[str, i
             f"Expected at least 3 {folder.by}s, to train, validate and test; got {n}."
             + (" Folders are speakers; --split-by file splits by file." * (folder.by == "speaker"))
         )
-    return {
-        "n_test": max(1, round(SHARE_OF_TEST * n)),
-        "n_validation": max(1, round(SHARE_OF_VALIDATION * n)),
-    }
+    test, validation = SHARES_OF_MANY if n >= MANY else SHARES_OF_FEW
+    return {"n_test": max(1, round(test * n)), "n_validation": max(1, round(validation * n))}
 
 
 def _some(n: int) -> NDArray[np.int64]:

@@ -7,9 +7,10 @@
 Features are standardised by the training frames, and log-likelihoods are of the standardised data.
 TIMIT's two sa sentences, which every speaker reads, are left out. TIMIT trains on its training
 part, tests on the 24 speakers of the core test set and validates on the other test speakers. Other
-speech is split by speaker: 11 of 16 train, 2 validate, 3 test, in five splits that test different
-speakers. Where a row has several settings, the validation speakers of a split choose among them;
-test windows are scored by every setting, and only the chosen one's score is shown.
+speech is split by speaker: 3 of 16 test and 2 validate, of 40 and more a tenth each, in five
+splits that test different speakers. Where a row has several settings, the validation speakers of a
+split choose among them; test windows are scored by every setting, and only the chosen one's score
+is shown.
 """
 
 import itertools
