@@ -278,6 +278,45 @@ def test_averages_of_few_rows_are_trained_again_on_all(changes, again, monkeypat
     assert hasattr(of_many, "retrain_history_") == (changes == {"effort": "best"})
 
 
+def test_what_judges_measures_its_own_typical_cells():
+    X = curved(80)
+    first, again = (RNADE(**QUICK | {"retrain": again}).fit(X) for again in (False, True))
+    again.surprise(X[:2])  # which measures what is typical of the model trained again
+    np.testing.assert_array_equal(again.judging.surprise(X), first.surprise(X))
+
+
+def test_ctrl_c_in_training_again_ends_the_fit(monkeypatch):
+    train, beside = RNADE._train, []
+
+    def interrupted(self, training, held_out, seed, target):
+        module, outcome = train(self, training, held_out, seed, target)
+        return module, replace(outcome, interrupted=held_out is None)
+
+    monkeypatch.setattr(RNADE, "_train", interrupted)
+    monkeypatch.setattr(RNADE, "_train_beside", lambda *_: beside.append(1))
+    model = RNADE(**QUICK | {"retrain": True}).fit(curved(60))
+    assert not beside
+    assert not hasattr(model, "retrain_history_")
+
+
+@pytest.mark.filterwarnings("ignore:.*rows are too few")
+@pytest.mark.parametrize("n", [2, 3, 8])
+@pytest.mark.parametrize("covered", [False, True])
+@pytest.mark.parametrize("make", [curved, few_tables])
+def test_tables_of_a_few_rows_are_fitted(n, covered, make):
+    settings = QUICK | {"retrain": None, "score_fitted": covered, "epochs": 2}
+    model = RNADE(**settings).fit(make(n))
+    assert np.isfinite(model.pvalue(make(n))).all()
+    # What has learned all rows has none to be judged by.
+    assert hasattr(model, "retrain_history_") == (model.judges_ is not None)
+
+
+@pytest.mark.parametrize("changes", [{"ensemble": None}, {"effort": "fast"}])
+def test_one_network_of_a_few_rows_learns_from_all_but_the_held_out_ones(changes):
+    model = RNADE(**QUICK | changes).fit(few_tables(30))
+    assert [member["fold"] for member in model.members_] == [None]
+
+
 def test_rows_of_weight_0_have_none():
     X, weights = curved(100), np.ones(100)
     weights[::4] = 0

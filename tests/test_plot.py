@@ -47,6 +47,18 @@ ONE_AXES = {
 }
 
 
+def test_scores_and_their_thresholds_are_of_the_same_models():
+    """Of those that left rows out, where the average was trained on all rows in the end."""
+    model = RNADE(n_hidden=8, epochs=20, random_state=0, questions=False).fit(rows())
+    assert model.judges_ is not None
+    new = rows(4000, seed=1)
+    display = plot.ScoresDisplay.from_estimator(model, new)
+    bound = display.thresholds[0.05]
+    found = (model.judging.score_samples(new) < bound).mean()
+    np.testing.assert_array_equal(display.found.counts, study(model, new).oddness.histogram.counts)
+    assert found == pytest.approx(0.05, abs=0.03)
+
+
 @pytest.mark.parametrize("name", ONE_AXES)
 def test_axes_given_are_axes_returned(model, name):
     _, ax = plt.subplots()

@@ -74,6 +74,15 @@ def test_real_columns_reach_the_true_density(tmp_path):
     assert (p_values <= 0.05).mean() == pytest.approx(0.05, abs=0.03)
 
 
+def test_streams_are_passed_over_once(tmp_path):
+    """With any effort: what is held out judges, and is not trained on in the end."""
+    table, _ = correlated(6000)
+    settings = {"n_hidden": 8, "batches_per_epoch": 2, "epochs": 2, "questions": False}
+    model = RNADE(effort="best", random_state=0, **settings).fit(write(tmp_path, table, rows=512))
+    assert model.data_ is not None
+    assert not hasattr(model, "retrain_history_")
+
+
 def test_minibatches_come_from_all_rows_but_those_held_out(tmp_path, monkeypatch):
     table, _ = correlated(30_000)
     write(tmp_path, table)

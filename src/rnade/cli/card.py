@@ -90,11 +90,14 @@ def _cell(text: str) -> str:
 
 def _quality(described: Mapping[str, Any]) -> Iterator[str]:
     held_out, p_values = described["held_out"], described["p_values"]
+    learned = "that the model did not learn from"
+    if described["training"]["again_on_all_rows"]:
+        learned = "that no model had learned from, before all were trained again on all rows"
     error = held_out["standard_error"]
     shown = f" ± {error:.3f}" if held_out["n_rows"] > 1 else ""
     yield (
         f"- Held-out log-likelihood: {held_out['mean']:.3f}{shown} nats per row, on"
-        f" {counted(held_out['n_rows'], 'row')} that the model did not learn from."
+        f" {counted(held_out['n_rows'], 'row')} {learned}."
     )
     if "base_measure" in described:
         yield f"- Log densities: {described['base_measure']}."

@@ -277,7 +277,7 @@ def _summarise(
     elif not quiet:
         size = f"{counted(table.n_rows, 'row')} and {counted(len(columns), 'column')}"
         print(f"{kind} of {size}, saved as {path}")
-        print(f"held-out log-likelihood: {nats(held_out)}")
+        print(held_out_line(held_out, again=hasattr(estimator, "retrain_history_")))
         print(f"trained for {estimator.fit_seconds_:.1f} s")
 
 
@@ -289,6 +289,15 @@ def kinds_of(schema: "Schema") -> list[dict[str, str]]:
         for described in schema.describe()
         if described[1] != "left out"
     ]
+
+
+def held_out_line(score: Any, *, again: bool) -> str:
+    """Write the mean log-likelihood of held-out rows with its standard error, for a person.
+
+    `again` says that the model was trained on them too, after it had scored them.
+    """
+    then = "; before it was trained again on all rows" * again
+    return f"held-out log-likelihood: {nats(score)}{then}"
 
 
 def nats(score: Any) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from rnade.cli import options
 from rnade.cli.card import card
-from rnade.cli.fit import kinds_of, nats
+from rnade.cli.fit import held_out_line, kinds_of
 from rnade.cli.terminal import counted, print_json
 
 # What the densities of a table are relative to.
@@ -69,6 +69,7 @@ def info(
             "best_epoch": stored["best_epoch"],
             "seconds": stored["fit_seconds"],
             "skipped_updates": last["skipped"],
+            "again_on_all_rows": stored.get("retrain_history") is not None,
         },
         "multiplications_per_row": _work_of_a_row(arrays, stored["n_columns"]),
         "settings": stored["parameters"],
@@ -94,7 +95,7 @@ def info(
         )
     print(f"columns ({len(columns)}): {shown}")
     _print_table(described)
-    print(f"held-out log-likelihood: {nats(held_out)}")
+    print(held_out_line(held_out, again=training["again_on_all_rows"]))
     compared = counted(len(calibration.scores), "row")
     print(f"p-values: by {compared}, at least {calibration.smallest:.2g}")
     epochs = f"{counted(training['epochs'], 'epoch')}, best {training['best_epoch']}"

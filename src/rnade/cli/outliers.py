@@ -79,7 +79,10 @@ def outliers(
     as_text = output is not None and table_format(output) == "csv"
     named = [] if id_column is None else [id_column]
     use = replace(use, exclude=[*(use.exclude or ()), *named])
+    # Rows are judged by models that left them out: only a file is asked for anything else.
     given = settings | {"score_fitted": True}
+    if model_file is None:
+        given["retrain"] = False
     estimator, table = fitted(data, Choice(), given, use, reading, quiet=quiet)
     ids, original = read_original(table, id_column, as_text=as_text)
     if model_file is not None:

@@ -108,10 +108,7 @@ class AbstractAnyOrderEstimator(
         assert held_out is not None
         streamed, few = self._stream is not None, not stop_themselves(len(training.x))
         columns, plan, members = self.make_table_members(
-            training,
-            held_out if few or streamed else None,
-            seed,
-            cover=self._covers or (few and not streamed),
+            training, held_out if few or streamed else None, seed, cover=self._covers
         )
         device = training.x.device
         bank = self._trained_bank(members)
@@ -184,8 +181,8 @@ class AbstractAnyOrderEstimator(
             cover=cover,
             effort=self._effort,
         )
-        if held_out is not None and not cover:
-            plan = replace(plan, n_folds=0)
+        if held_out is not None and plan.n_networks < plan.n_folds:
+            plan = replace(plan, n_folds=0)  # some rows would be left out by none, for nothing
         recipe = self._table_recipe(plan, len(columns))
         members = table_members(
             columns, X, training.weights, plan, recipe, seed, device, links, held_out

@@ -130,10 +130,11 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         self.fit_scores_, self.fit_pvalues_, self._fit_judged = found
         for name in ("retrain_history_", "_typical"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        if self._retrains and not outcome.interrupted:
+        interrupted = outcome.interrupted
+        if self._retrains and not interrupted:
             target = outcome.train_at_best
-            self._train_again(X, weights, training, held_out, rows, seed, target)
-        if not outcome.interrupted:
+            interrupted = self._train_again(X, weights, training, held_out, rows, seed, target)
+        if not interrupted:
             self._train_beside(X, weights, training, held_out, seed, device)
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
         return self
@@ -284,8 +285,10 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         rows: Batch,
         seed: int,
         target: Any,
-    ) -> None:
+    ) -> bool:
         """Train a fresh module on all rows; if that breaks, the one before is kept.
+
+        Gives whether Ctrl-C ended it, which keeps the one before too.
 
         It broke if it gives all rows clearly less, by two standard errors of the held-out score,
         than the module before gives to either: the rows it was trained on, and those held out.
@@ -302,9 +305,9 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             module, outcome = self._train(rows, None, seed, target)
         except TrainingDivergedError as error:
             warn_caller(f"{_SECOND_FAILED} {error}", TrainingWarning)
-            return
+            return False
         if outcome.interrupted:
-            return
+            return True
         self.module_ = for_scoring(module)
         reached = mean(self._score(X))
         if retraining_took(reached, least):
@@ -312,13 +315,14 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             if self.calibration_.models is not None:
                 # By folds, rows are compared under the models that have not learned them since.
                 self.judges_ = before
-            return
+            return False
         self.module_ = before
         warn_caller(
             f"{_SECOND_FAILED} It came to {reached:.4g} nats a row on the rows it was trained on,"
             f" where at least {least:.4g} was to be expected. A lower learning_rate may help.",
             TrainingWarning,
         )
+        return False
 
 
 def _shifts(by_group: Array) -> Array:

@@ -79,11 +79,12 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
         of Gaussians are among them. None trains one model. A list of settings, each a dict of
         parameters to change, is trained and averaged likewise. Each model of an average
         early-stops on its own fold of the training rows, 1/8 of them, by which weights are found
-        too; the held-out rows serve p-values and `held_out_score` alone.
+        too; the held-out rows serve p-values and `held_out_score` alone. Where folds have fewer
+        than 5 rows, the held-out rows stop training.
     effort : {"default", "fast", "best"}
         How long "auto" trains. "fast" takes seconds: two kinds of small networks, or one network
         for tables with other than complete real-valued columns. "best" trains more kinds and more
-        networks, for up to ten times as long as the default.
+        networks, for up to ten times as long as the default, and then again on all rows.
     score_fitted : bool
         Whether to train so that every row is left out by some model of the average, to find
         outliers in the fitted table itself: then all rows have `fit_scores_` and `fit_pvalues_`.
@@ -178,11 +179,12 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
     @property
     def _retrains(self) -> bool:
         automatic = self.retrain is None and isinstance(self.ensemble, str)
-        if self._mixed or not automatic or self.recipe == "paper":
+        if self._mixed or not automatic or self._stream is not None:
             return super()._retrains
         # Of few rows those left out are missed most (docs/decisions/0020-members.md).
         few = self.effort == "default" and self.n_rows_ <= FEW_ROWS
-        return few or self.effort == "best"
+        judged_before = self.calibration_.models is not None
+        return judged_before and (few or self.effort == "best")
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -215,7 +217,7 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
         most, orders, share = max(kind.n_orders for kind in kinds), 0, 1.0
         if self._covers:
             orders, share = covering(most)
-            n_folds = min(orders, n_rows)
+            n_folds = min(orders, n_rows) if n_rows > 1 else None
         return [
             Planned(
                 ("random" if i else "raster") if automatic else self.order,

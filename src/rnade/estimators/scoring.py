@@ -174,7 +174,7 @@ class AbstractScoringEstimator(
         -------
         array of shape (N,)
         """
-        return self.judge(X).p_values
+        return self._judge(X, scored=False).p_values
 
     def judge(self, X: Any) -> Judged:
         """Log densities and p-values of rows in one pass: those of the fitted table out of fold.
@@ -189,6 +189,10 @@ class AbstractScoringEstimator(
             `scores` of rows that `left_out` marks are `fit_scores_`, all others those of
             `score_samples`.
         """
+        return self._judge(X, scored=True)
+
+    def _judge(self, X: Any, *, scored: bool) -> Judged:
+        """As `judge`; log densities of new rows may be those of `judging` unless `scored`."""
         check_is_fitted(self)
         values = self._comparable(X)
         scores, p_values = np.full((2, len(values)), np.nan)
@@ -198,9 +202,10 @@ class AbstractScoringEstimator(
             scores, p_values = kept[0].copy(), kept[1].copy()
         rest = np.flatnonzero(np.isnan(p_values))
         if len(rest):
-            own, before = self._encode(values[rest]), self.judging
-            by_group = before._group_scores(own, self.calibration_.models)
-            scores[rest] = by_group[0] if before is self else self._score(own)
+            own = self._encode(values[rest])
+            by_group = self.judging._group_scores(own, self.calibration_.models)
+            again = scored and self.judges_ is not None
+            scores[rest] = self._score(own) if again else by_group[0]
             p_values[rest] = self._pvalues(values[rest], by_group)
         p_values[np.isnan(values).all(axis=1)] = 1.0
         left_out = np.full(len(values), known)
@@ -217,6 +222,7 @@ class AbstractScoringEstimator(
             return self
         before = copy.copy(self)
         before.module_, before.judges_ = self.judges_, None
+        before.__dict__.pop("_typical", None)  # measured of the other models
         return before
 
     def _pvalues(self, values: Array, by_group: Array) -> Array:

@@ -146,7 +146,7 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
         if self.retrain:
             raise ValueError(
                 "retrain=True, which trains again on all rows, is for tables that fit into memory."
-                " Raise `memory`, or leave retrain at False."
+                " Raise `memory`, or leave `retrain` out."
             )
         if self._covers:
             raise ValueError(

@@ -67,7 +67,9 @@ class ScoresDisplay(AbstractDisplay[ScoreHistogram]):
         X : array-like or data frame of shape (N, D)
         ax : matplotlib Axes, optional
         """
-        scores = estimator.score_samples(Asked.of(estimator, X).given())
+        asked = Asked.of(estimator, X)
+        # The thresholds are of models that left rows out, and so are these scores.
+        scores = getattr(estimator, "judging", estimator).score_samples(asked.given())
         calibration = getattr(estimator, "calibration_", None)
         thresholds = {}
         if calibration is not None:

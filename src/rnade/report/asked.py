@@ -181,7 +181,8 @@ class Asked:
         A model without p-values of its own compares all rows with those that judge it.
         """
         if hasattr(self.estimator, "judge"):
-            found: Judged = self.estimator.judge(self.given())
+            # Scores, p-values and thresholds alike by models that left rows out.
+            found: Judged = self.estimator.judging.judge(self.given())
             return found
         scores = np.asarray(self.estimator.score_samples(self.given()))
         p_values = Calibration.from_scores(scores[self.rows.judged]).pvalue(scores)

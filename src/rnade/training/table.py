@@ -111,7 +111,8 @@ def plan_table(
     n_folds = N_FOLDS if n_rows >= N_FOLDS else 0
     if cover and n_networks is None:
         networks, share = covering(networks)
-        n_folds, updates = min(networks, n_rows), max(1, round(share * updates))
+        n_folds = min(networks, n_rows) if n_rows > 1 else 0
+        updates = max(1, round(share * updates))
     orders = orders_of(len(columns))
     return TablePlan(
         networks,
