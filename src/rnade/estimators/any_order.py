@@ -124,6 +124,7 @@ class AbstractAnyOrderEstimator(
                 "changes": {},
                 "fold": m % plan.n_folds if plan.n_folds else None,
                 "n_folds": plan.n_folds,
+                "stopped_by_fold": not few and not streamed,
                 "best_epoch": result.best_epoch,
                 "epochs": result.history[-1]["epoch"],
                 "validation": result.best_score,

@@ -221,7 +221,7 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
         if first:
             self._kept_plan, self._kept_weights = plan, weights
             self.members_ = [
-                _described(planned, result, float(weight))
+                _described(planned, result, float(weight), N)
                 for planned, result, weight in zip(plan, results, weights, strict=True)
             ]
         return module, Outcome(
@@ -369,8 +369,8 @@ def _split_rows(
     return ShuffledRows(rows.x, seed, weights=rows.weights, noise_width=noise_width), left
 
 
-def _described(planned: Planned, result: Trained, weight: float) -> dict[str, Any]:
-    """Give an entry of `members_`."""
+def _described(planned: Planned, result: Trained, weight: float, n_rows: int) -> dict[str, Any]:
+    """Give an entry of `members_`, of a model trained on so many rows and those it left out."""
     return {
         "kind": planned.words,
         "weight": weight,
@@ -378,6 +378,7 @@ def _described(planned: Planned, result: Trained, weight: float) -> dict[str, An
         "changes": planned.changes,
         "fold": planned.fold,
         "n_folds": planned.n_folds,
+        "stopped_by_fold": planned.fold is not None and stop_themselves(n_rows, planned.n_folds),
         "best_epoch": result.best_epoch,
         "epochs": result.history[-1]["epoch"],
         "validation": result.best_score,

@@ -8,7 +8,6 @@ import numpy as np
 from rnade.columns.names import is_mixed
 from rnade.evaluation import MeanScore, mean_score, networks_of, weights_by_kind
 from rnade.report.asked import Asked, is_binary
-from rnade.training.folds import N_FOLDS, stop_themselves
 from rnade.typing import Array
 
 
@@ -169,9 +168,9 @@ def _trained(estimator: Any, curve: LearningCurve) -> Trained:
     several = len(members) > 1
     # Files of earlier versions do not name the fold: averages of theirs had folds.
     folds = [member.get("fold", 0 if several else None) for member in members]
-    n_training = estimator.n_rows_ - len(estimator.validation_scores_)
-    n_folds = next((member["n_folds"] for member in members if "n_folds" in member), N_FOLDS)
-    own_folds = any(fold is not None for fold in folds) and stop_themselves(n_training, n_folds)
+    own_folds = any(fold is not None for fold in folds) and all(
+        member.get("stopped_by_fold", True) for member in members
+    )
     if not several:
         return Trained("model", [curve.best_epoch], [last], own_folds)
     networks = networks_of(members)
