@@ -139,14 +139,24 @@ def chimeras(table: pa.Table, n: int, rng: np.random.Generator) -> pa.Table:
     return pa.table(cells)
 
 
+def halves_of(table: pa.Table, rng: np.random.Generator) -> list[pa.Table]:
+    """Two halves of a table's rows, at random."""
+    return [table.take(at) for at in np.array_split(rng.permutation(len(table)), 2)]
+
+
+def judging(table: pa.Table, seed: int) -> RNADE:
+    """A model that judges the rows of a table, and new ones."""
+    with warnings.catch_warnings(action="ignore"):
+        return RNADE(random_state=seed, **JUDGED).fit(table)
+
+
 def told(fitted: pa.Table, new: pa.Table, n: int, seed: int) -> tuple[float, float, float]:
     """AUROC of the last n rows: of the fitted table out of fold, of new rows, and in sample."""
 
     def auroc(rows: pa.Table, oddness: np.ndarray) -> float:
         return float(roc_auc_score(np.arange(len(rows)) >= len(rows) - n, oddness))
 
-    with warnings.catch_warnings(action="ignore"):
-        model = RNADE(random_state=seed, **JUDGED).fit(fitted)
+    model = judging(fitted, seed)
     return (
         auroc(fitted, -model.fit_pvalues_),
         auroc(new, -model.pvalue(new)),
@@ -165,7 +175,7 @@ def planted(name: str, folder: Path) -> dict[str, Any]:
     tries = TRIES if len(table) < 1000 else 1
     for attempt in range(tries):
         rng = np.random.default_rng(attempt)
-        halves = [table.take(at) for at in np.array_split(rng.permutation(len(table)), 2)]
+        halves = halves_of(table, rng)
         n = max(5, len(halves[0]) // 20)
         halves = [pa.concat_tables([half, chimeras(half, n, rng)]) for half in halves]
         of_both = [told(*pair, n, attempt) for pair in (halves, halves[::-1])]
@@ -204,13 +214,11 @@ def calibration(folder: Path) -> Iterator[dict[str, Any]]:
             pairs = ((skewed(n, rng), skewed(10_000, rng)) for rng in rngs)
         else:
             table = pa.parquet.read_table(folder / "mixed" / f"{name}.parquet")
-            rows = np.random.default_rng(SEED).permutation(len(table))
-            halves = [table.take(at) for at in np.array_split(rows, 2)]
+            halves = halves_of(table, np.random.default_rng(SEED))
             pairs = iter([(halves[0], halves[1]), (halves[1], halves[0])])
         found, began = [], time.perf_counter()
         for seed, (fitted, new) in enumerate(pairs):
-            with warnings.catch_warnings(action="ignore"):
-                model = RNADE(random_state=seed, **JUDGED).fit(fitted)
+            model = judging(fitted, seed)
             p_values = model.pvalue(new)
             found.append([(p_values <= level).mean() for level in LEVELS])
         yield {

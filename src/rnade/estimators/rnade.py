@@ -90,8 +90,7 @@ class RNADE(RoundingParameters, AbstractStreamingEstimator):
         outliers in the fitted table itself: then all rows have `fit_scores_` and `fit_pvalues_`.
         Most tables have that as it is. Of large tables, for which fewer than eight orders (or
         networks) are trained, at least four are, each for fewer epochs, and a fit takes up to half
-        as long again.
-        `fit_predict` does this by itself.
+        as long again. `fit_predict` does this by itself.
     {TableParameters}
     {QuestionParameters}
     {RoundingParameters}
