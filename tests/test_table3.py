@@ -28,12 +28,12 @@ from rnade.nn import MixtureOfFactorAnalyzersModule, MixtureOfGaussiansModule
 from rnade.reproduce import get_experiment
 from rnade.reproduce.core.experiment import Choice
 from rnade.reproduce.core.runner import Job, RecordFile
-from rnade.reproduce.speech import models
+from rnade.reproduce.speech import models, variants
 from rnade.reproduce.speech.data import FoldWindows, load_fold, sizes_of_parts
 from rnade.reproduce.speech.figure2 import as_pictures
 from rnade.reproduce.speech.models import fit, kept_or_fitted
-from rnade.reproduce.speech.rows import PAPER_SPEECH, ROWS, SHOWN, mixture, quick, rnade
-from rnade.reproduce.speech.tables import choose, lay_out
+from rnade.reproduce.speech.rows import PAPER_SPEECH, ROWS, VARIANTS, mixture, quick, rnade, shown
+from rnade.reproduce.speech.tables import choose, chosen_of, lay_out
 from rnade.serialisation import write_model
 from rnade.training import EMSettings, Recipe, fit_mixture
 from rnade.training.em.steps import steps_for
@@ -104,7 +104,7 @@ def test_any_folder_from_the_command_line(talkers, tmp_path, capsys):
     )
     assert len(first["result"]["utterances"]["mean"]) == 2  # one test speaker, no sa sentence
     shown = capsys.readouterr().out
-    assert "Table 3: a folder of sound files" in shown
+    assert f"Table 3: {talkers.name}, 6 speakers" in shown
     assert "RNADE-MoG K=10 less MoG N=50, 2 splits" in shown
     # A second run has nothing to do, and another folder is another job.
     assert reproduce("table3", output, "--speech", talkers, *few) == 0
@@ -369,9 +369,9 @@ def test_fitted_densities_score_their_samples(name, fold):
     assert ratio.mean() == pytest.approx(1, abs=0.15)
 
 
-@pytest.mark.parametrize("model", SHOWN)
+@pytest.mark.parametrize("model", shown("sample"))
 def test_a_kept_model_comes_back_from_its_file(model, fold, tmp_path, monkeypatch):
-    job = Job({"dataset": "sample", "model": model, "fold": 0}, quick(SHOWN[model]))
+    job = Job({"dataset": "sample", "model": model, "fold": 0}, quick(shown("sample")[model]))
     fitted = kept_or_fitted(job, fold, tmp_path)
     monkeypatch.setattr(models, "fit", lambda *_: pytest.fail("it was fitted again"))
     kept = kept_or_fitted(job, fold, tmp_path)
@@ -400,16 +400,17 @@ def test_the_paper_rows_have_the_papers_settings():
 # ---------------------------------------------------------------- tables
 
 
-def record(model, fold, validation, tests, **settings):
+def record(model, fold, validation, tests, rows=ROWS, **settings):
     """A record as a run leaves it; test means of utterances of 10 windows."""
     mean = float(np.mean(tests))
     errors = {"error_by_window": 0.1, "error_by_utterance": 0.4}
     return {
         "job": {"dataset": "sample", "model": model, "fold": fold},
-        "settings": {**ROWS[model].grid[0], **settings},
+        "settings": {**rows[model].grid[0], **settings},
         "seconds": 3.0,
         "hardware": {"gpu": None, "processor": "abacus"},
         "result": {
+            "best_epoch": 10 * fold,
             "data": {"skipped": {"s0/broken.wav": "is empty."}},
             "train": {"mean": mean + 5, **errors},
             "test": {"mean": mean, **errors},
@@ -463,13 +464,45 @@ def test_one_split_is_told_by_utterances_and_none_by_empty_cells():
     assert figures.cell("MoG N=50", "test").standard_error == pytest.approx(0.4)
 
 
+def test_variants_change_one_thing_and_are_told_from_the_first_on_the_same_splits():
+    first = VARIANTS["chosen"].grid[0]
+    assert first == {**ROWS["rnade-mog"].grid[1], "recipe": first["recipe"]}
+    assert VARIANTS["no-linear-part"].grid == [{**first, "residuals": False}]
+    assert VARIANTS["layers-2"].grid == [{**first, "n_layers": 2}]
+    decay = Recipe(**VARIANTS["no-decay"].grid[0]["recipe"])
+    assert decay == dataclasses.replace(Recipe(**first["recipe"]), weight_decay=0.0)
+    assert Recipe(**VARIANTS["sgd"].grid[0]["recipe"]) == PAPER_SPEECH
+    records = [
+        record("chosen", 0, 0.0, [100.0], rows=VARIANTS),
+        record("chosen", 1, 0.0, [120.0], rows=VARIANTS),
+        record("chosen", 2, 0.0, [500.0], rows=VARIANTS),
+        record("no-decay", 0, 0.0, [99.0], rows=VARIANTS),
+        record("no-decay", 1, 0.0, [117.0], rows=VARIANTS),
+    ]
+    table = variants.lay_out(chosen_of("sample", ("chosen", "no-decay", "sgd"), records))
+    label = VARIANTS["no-decay"].label
+    assert table.cell(VARIANTS["chosen"].label, "test").value == 110.0
+    assert table.cell(label, "less the first").value == -2.0
+    assert table.cell(label, "less the first").standard_error == pytest.approx(1.0)
+    assert table.cell(label, "best epoch").value == 5.0
+    assert table.cell(VARIANTS["sgd"].label, "test").value is None
+    assert "over 2 splits" in table.note
+
+
+def test_more_layers_are_trained(fold):
+    settings = quick(VARIANTS["layers-3"].grid[0])
+    ((density, _),) = fit(settings, [fold])
+    assert density.members[0].module.n_layers == 3
+
+
 def test_figure_2_shows_settings_of_its_rows():
-    for model, settings in SHOWN.items():
-        assert settings in ROWS[model].grid
+    for dataset in ("sample", "timit", "folder"):
+        for model, settings in shown(dataset).items():
+            assert settings in ROWS[model].grid_for(dataset)
 
 
 def test_every_setting_is_a_job_of_its_own():
-    for name in ("table3", "figure2"):
+    for name in ("table3", "table3-variants", "figure2"):
         plan = get_experiment(name).plan(Choice())
         identities = [job.identity for group in plan for job in group]
         assert len(set(identities)) == len(identities)

@@ -19,6 +19,7 @@ EXPERIMENTS = {
     "figure3": "rnade.reproduce.patches.figure3",
     "table1-dequantised": "rnade.reproduce.table1.dequantised",
     "table1-variants": "rnade.reproduce.table1.variants",
+    "table3-variants": "rnade.reproduce.speech.variants",
 }
 
 

@@ -104,6 +104,8 @@ def load_fold(
         windows.test[:],
         utterance_of | {"validation": utterance_of["validation"][some]},
         {
+            "folder": "" if folder.path is None else folder.path.name,
+            "n_speakers": len({u.speaker for u in utterances}),
             "n_windows": {name: len(source) for name, source in parts.items()},
             "test_speakers": sorted({u.speaker for u in split.test}),
             "skipped": {

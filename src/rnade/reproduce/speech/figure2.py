@@ -23,7 +23,7 @@ from rnade.reproduce.core.pictures import as_files, draw_rows
 from rnade.reproduce.core.runner import Job, Record
 from rnade.reproduce.speech.data import FoldWindows, identity
 from rnade.reproduce.speech.models import kept_or_fitted
-from rnade.reproduce.speech.rows import ROWS, SHOWN, quick
+from rnade.reproduce.speech.rows import ROWS, quick, shown
 from rnade.reproduce.speech.table3 import Table3, fold_of, models_of
 from rnade.typing import Array
 
@@ -39,14 +39,15 @@ class Figure2(AbstractExperiment):
     title = "Figure 2: windows of speech and samples"
     datasets = Table3.datasets
     unless_chosen = quick_unless_chosen = Table3.unless_chosen
-    models = (DATA, *SHOWN)
+    models = (DATA, *shown("sample"))
 
     def settings(self, dataset: str, model: str, choice: Choice) -> Settings:
         """What a line depends on; a model's, on all that its job of Table 3 depends on."""
         facts = {**identity(choice.speech, dataset), "quick": choice.quick}
         if model == DATA:
             return {**facts, "drawing_seed": SEED, "n_windows": N_WINDOWS}
-        return {**facts, **(quick(SHOWN[model]) if choice.quick else SHOWN[model])}
+        settings = shown(dataset)[model]
+        return {**facts, **(quick(settings) if choice.quick else settings)}
 
     def plan(self, choice: Choice) -> list[list[Job]]:
         """One job for each line of the figure, of the first fold."""

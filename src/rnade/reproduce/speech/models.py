@@ -21,7 +21,7 @@ from rnade.reproduce.core.density import Density, Fitted, fit_gaussians, store, 
 from rnade.reproduce.core.experiment import Settings
 from rnade.reproduce.core.runner import Job
 from rnade.reproduce.speech.data import FoldWindows
-from rnade.reproduce.speech.rows import SHOWN
+from rnade.reproduce.speech.rows import shown
 from rnade.training import Member, Recipe, ShuffledRows, Trained
 from rnade.typing import Array
 
@@ -65,6 +65,7 @@ def make_rnade(settings: Settings, D: int, seed: int) -> RNADEModule:
         D,
         settings["n_hidden"],
         make_family(settings["family"], settings["n_components"]),
+        n_layers=settings.get("n_layers", 1),
         weight_scale=Recipe(**settings["recipe"]).weight_scale,
         generator=Generator().manual_seed(seed),
     )
@@ -151,7 +152,7 @@ def file_of(job: Job, folder: Path) -> Path:
 
 def keep(density: SpeechDensity, job: Job, folder: Path) -> None:
     """Write a model to its file, if it is of a row that Figure 2 shows and of the first fold."""
-    if job.key["model"] in SHOWN and not job.key["fold"]:
+    if job.key["model"] in shown(job.key["dataset"]) and not job.key["fold"]:
         (member,) = density.members
         store(Fitted(member, {}), job.settings, file_of(job, folder))
 

@@ -16,12 +16,18 @@ PAPER_SPEECH = make_recipe(**_PLAN["recipes"]["paper"])
 class Row:
     """A row of the table, whether the paper has it too or not.
 
-    The validation speakers choose among the settings of its grid, fold by fold.
+    The validation speakers choose among the settings of its grid, fold by fold: of `grid_of_much`
+    where there is much more speech than in the sample, if the row has one.
     """
 
     label: str
     grid: list[Settings] = field(repr=False)
+    grid_of_much: list[Settings] = field(default_factory=list, repr=False)
     of_the_paper: bool = False
+
+    def grid_for(self, dataset: str) -> list[Settings]:
+        """Settings that are tried on a data set."""
+        return (dataset != "sample" and self.grid_of_much) or self.grid
 
 
 def changed(settings: Recipe | EMSettings) -> Settings:
@@ -52,12 +58,13 @@ def rnade(
     *,
     residuals: bool = False,
     n_orders: int = 1,
+    n_layers: int = 1,
 ) -> Settings:
     """Settings of RNADE."""
     if family == "laplace":
         # The paper multiplies the gradient of means by their deviation for Gaussians only.
         recipe = recipe.with_changes(scale_mean_gradient=False)
-    return {
+    settings = {
         "model": "rnade",
         "family": family,
         "n_hidden": n_hidden,
@@ -67,6 +74,8 @@ def rnade(
         "n_orders": n_orders,
         "seed": SEED,
     }
+    # One hidden layer is the paper's model, whose records say nothing of layers.
+    return settings | ({"n_layers": n_layers} if n_layers > 1 else {})
 
 
 def _settings(entry: Settings) -> Settings:
@@ -75,12 +84,22 @@ def _settings(entry: Settings) -> Settings:
     return rnade(**entry | {"recipe": make_recipe(**entry["recipe"])})
 
 
-ROWS = {
-    name: Row(**row | {"grid": [_settings(entry) for entry in row["grid"]]})
-    for name, row in _PLAN["rows"].items()
+def _row(label: str, of_the_paper: bool = False, **grids: list[Settings]) -> Row:
+    made = {name: [_settings(entry) for entry in grid] for name, grid in grids.items()}
+    return Row(label, of_the_paper=of_the_paper, **made)
+
+
+ROWS = {name: _row(**row) for name, row in _PLAN["rows"].items()}
+# Of RNADE on the sample, with one thing changed at a time.
+VARIANTS = {
+    name: _row(row["label"], grid=[row["settings"]]) for name, row in _PLAN["variants"].items()
 }
-# What Figure 2 samples from.
-SHOWN: dict[str, Settings] = {name: ROWS[name].grid[i] for name, i in _PLAN["shown"].items()}
+
+
+def shown(dataset: str) -> dict[str, Settings]:
+    """What Figure 2 samples from."""
+    places: dict[str, int] = _PLAN["shown"]["sample" if dataset == "sample" else "much"]
+    return {name: ROWS[name].grid_for(dataset)[i] for name, i in places.items()}
 
 
 def quick(settings: Settings) -> Settings:

@@ -40,6 +40,7 @@ class Table3(AbstractExperiment):
     name = "table3"
     title = "Table 3: speech"
     datasets = ("sample", "timit", "folder")
+    rows = ROWS
     models = tuple(ROWS)
     unless_chosen = quick_unless_chosen = ("sample",)
     n_folds, quick_folds = N_FOLDS, 1
@@ -55,8 +56,9 @@ class Table3(AbstractExperiment):
             facts = {**identity(choice.speech, dataset), "quick": choice.quick}
             folds = self.chosen_folds(choice)[: 1 if dataset == "timit" else None]
             for model in self.chosen_models(choice):
-                row = ROWS[model]
-                grid = [quick(row.grid[0])] if choice.quick else row.grid
+                row = self.rows[model]
+                grid = row.grid_for(dataset)
+                grid = [quick(grid[0])] if choice.quick else grid
                 groups = [[k] for k in folds] if row.of_the_paper else [list(folds)]
                 for settings, group in itertools.product(grid, groups):
                     key = {"dataset": dataset, "model": model}

@@ -26,20 +26,34 @@ Lines = dict[str, list[Cell]]
 
 def lay_out(dataset: str, models: Sequence[str], records: Sequence[Record]) -> list[ResultTable]:
     """Lay out the records of one data set."""
-    mine = [r for r in records if r["job"]["dataset"] == dataset]
-    chosen = {m: choose(r for r in mine if r["job"]["model"] == m) for m in models}
+    chosen = chosen_of(dataset, models, records)
     shown = _far_enough(chosen)
-    tables = [_figures(dataset, shown), _errors(dataset, shown)]
-    if len(_splits(shown)) > 1:
-        tables += [_differences(dataset, shown), _by_split(dataset, chosen)]
-    return [*tables, _times(dataset, chosen, mine)]
+    tables = [_figures(dataset, shown), _errors(shown)]
+    if len(common_splits(shown)) > 1:
+        tables += [_differences(shown), _by_split(chosen)]
+    mine = [r for r in records if r["job"]["dataset"] == dataset]
+    return [*tables, _times(chosen, mine)]
 
 
-def _table(
-    name: str, dataset: str, lines: Lines, columns: Sequence[str] | None = None, **facts: Any
+def chosen_of(dataset: str, models: Sequence[str], records: Iterable[Record]) -> Chosen:
+    """The chosen records of a data set, by model and split."""
+    mine = [r for r in records if r["job"]["dataset"] == dataset]
+    return {m: choose(r for r in mine if r["job"]["model"] == m) for m in models}
+
+
+def table_of(
+    name: str, found: Chosen, lines: Lines, columns: Sequence[str] | None = None, **facts: Any
 ) -> ResultTable:
+    """Lay out lines under the plan's words; its title says what the records are of."""
     words = WORDS[name] if columns is None else {**WORDS[name], "columns": columns}
-    return ResultTable.of(words, lines, data=DATASETS[dataset], **facts)
+    return ResultTable.of(words, lines, data=_data(found), **facts)
+
+
+def _data(chosen: Chosen) -> str:
+    """What the records are of, in words."""
+    for record in (record for folds in chosen.values() for record in folds.values()):
+        return DATASETS[record["job"]["dataset"]].format(**record["result"]["data"])
+    return "no records yet"
 
 
 def choose(records: Iterable[Record]) -> dict[int, Record]:
@@ -56,7 +70,7 @@ def _validation(record: Record) -> float:
     return float(record["result"]["validation"]["mean"])
 
 
-def _splits(chosen: Chosen) -> list[int]:
+def common_splits(chosen: Chosen) -> list[int]:
     """Splits that all of the rows have; those without records have no say."""
     found = [set(folds) for folds in chosen.values() if folds]
     return sorted(set.intersection(*found)) if found else []
@@ -68,14 +82,15 @@ def _far_enough(chosen: Chosen) -> Chosen:
     return {m: folds if len(folds) >= enough else {} for m, folds in chosen.items()}
 
 
-def _means(folds: Mapping[int, Record], part: str, splits: Sequence[int]) -> Array:
+def means(folds: Mapping[int, Record], part: str, splits: Sequence[int]) -> Array:
+    """A part's figure in each split."""
     return np.array([folds[k]["result"][part]["mean"] for k in splits])
 
 
 def _figures(dataset: str, chosen: Chosen) -> ResultTable:
-    is_timit, splits, words = dataset == "timit", _splits(chosen), WORDS["figures"]
+    is_timit, splits, words = dataset == "timit", common_splits(chosen), WORDS["figures"]
     several = len(splits) > 1
-    tests = {m: _means(folds, "test", splits) for m, folds in chosen.items() if folds}
+    tests = {m: means(folds, "test", splits) for m, folds in chosen.items() if folds}
     # Of one split the highest, since one figure each is no matter for a test.
     bold = best_group(tests) if several else {*sorted(tests, key=lambda m: -tests[m].mean())[:1]}
     lines: Lines = {ROWS[model].label: [] for model in chosen}
@@ -86,16 +101,16 @@ def _figures(dataset: str, chosen: Chosen) -> ResultTable:
             if not folds:
                 line.append(Cell(published=beside))
                 continue
-            mean = mean_score(_means(folds, part, splits))
+            mean = mean_score(means(folds, part, splits))
             error = mean.standard_error
             if not several:
                 error = folds[splits[0]]["result"][part]["error_by_utterance"]
             line.append(Cell(mean.mean, error, beside, part == "test" and model in bold))
         line.append(Cell(paper.get("test") if folds else None))
     over = "splits" if several else "utterances"
-    return _table(
+    return table_of(
         "figures",
-        dataset,
+        chosen,
         lines,
         words["columns"][: 2 if is_timit else 3],
         over=words["over"][over].format(n=len(splits)),
@@ -121,9 +136,9 @@ def _left_out(chosen: Chosen) -> str:
     return f" Sound files left out: {', '.join(sorted(names))}." if names else ""
 
 
-def _errors(dataset: str, chosen: Chosen) -> ResultTable:
+def _errors(chosen: Chosen) -> ResultTable:
     """Three standard errors: the smallest takes windows for independent, which they are not."""
-    splits = _splits(chosen)
+    splits = common_splits(chosen)
     lines: Lines = {ROWS[model].label: [] for model in chosen}
     for model, folds in ((model, folds) for model, folds in chosen.items() if folds):
         line = lines[ROWS[model].label]
@@ -131,16 +146,16 @@ def _errors(dataset: str, chosen: Chosen) -> ResultTable:
             found = [folds[k]["result"]["test"][key] for k in splits]
             known = [e for e in found if e is not None]
             line.append(Cell(float(np.mean(known)) if known else None))
-        line.append(Cell(Cell.mean_of(_means(folds, "test", splits)).standard_error))
+        line.append(Cell(Cell.mean_of(means(folds, "test", splits)).standard_error))
     columns = WORDS["errors"]["columns"][: 3 if len(splits) > 1 else 2]
-    return _table("errors", dataset, lines, columns)
+    return table_of("errors", chosen, lines, columns)
 
 
-def _differences(dataset: str, chosen: Chosen) -> ResultTable:
+def _differences(chosen: Chosen) -> ResultTable:
     """What the paper's claims come to: RNADE-MoG beside the best mixture, and MoG beside MoL."""
     known = {m: folds for m, folds in chosen.items() if folds}
-    common = _splits(known)
-    tests = {m: float(_means(folds, "test", common).mean()) for m, folds in known.items()}
+    common = common_splits(known)
+    tests = {m: float(means(folds, "test", common).mean()) for m, folds in known.items()}
 
     def best(start: str, *, of_the_paper: bool = False) -> str | None:
         found = [
@@ -160,8 +175,8 @@ def _differences(dataset: str, chosen: Chosen) -> ResultTable:
     for a, b in pairs:
         if a not in known or b not in known:
             continue
-        splits = _splits({a: known[a], b: known[b]})
-        gaps = _means(known[a], "test", splits) - _means(known[b], "test", splits)
+        splits = common_splits({a: known[a], b: known[b]})
+        gaps = means(known[a], "test", splits) - means(known[b], "test", splits)
         over = mean_score(gaps)
         lines[f"{ROWS[a].label} less {ROWS[b].label}, {len(splits)} splits"] = [
             Cell(over.mean, over.standard_error),
@@ -169,7 +184,7 @@ def _differences(dataset: str, chosen: Chosen) -> ResultTable:
             Cell(float(gaps.max())),
             _gap_by_utterance(known[a], known[b], splits),
         ]
-    return _table("differences", dataset, lines)
+    return table_of("differences", chosen, lines)
 
 
 def _gap_by_utterance(
@@ -185,7 +200,7 @@ def _gap_by_utterance(
     return Cell(float(per_window.mean()), standard_error_by_group(per_window, utterance_of))
 
 
-def _by_split(dataset: str, chosen: Chosen) -> ResultTable:
+def _by_split(chosen: Chosen) -> ResultTable:
     splits = sorted({k for folds in chosen.values() for k in folds})
     lines = {
         ROWS[m].label: [
@@ -199,7 +214,7 @@ def _by_split(dataset: str, chosen: Chosen) -> ResultTable:
         if folds and len(ROWS[m].grid) > 1
     ]
     columns = [f"split {k + 1}" for k in splits]
-    return _table("splits", dataset, lines, columns, chosen=" ".join(picked))
+    return table_of("splits", chosen, lines, columns, chosen=" ".join(picked))
 
 
 def _choices(folds: Mapping[int, Record]) -> str:
@@ -222,7 +237,7 @@ def _setting(record: Record) -> str:
     )
 
 
-def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTable:
+def _times(chosen: Chosen, records: Sequence[Record]) -> ResultTable:
     """How long all settings of each row took, and what it comes to for one split."""
     total = "all rows"
     lines: Lines = {label: [] for label in (*(ROWS[m].label for m in chosen), total)}
@@ -241,4 +256,4 @@ def _times(dataset: str, chosen: Chosen, records: Sequence[Record]) -> ResultTab
     if records:
         lines[total] = [Cell(), Cell(everything), Cell(one)]
     machines = sorted({r["hardware"]["gpu"] or r["hardware"]["processor"] for r in records})
-    return _table("seconds", dataset, lines, machines=", ".join(machines) or "no machine yet")
+    return table_of("seconds", chosen, lines, machines=", ".join(machines) or "no machine yet")
