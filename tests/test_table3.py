@@ -490,9 +490,9 @@ def test_variants_change_one_thing_and_are_told_from_the_first_on_the_same_split
 
 
 def test_more_layers_are_trained(fold):
-    settings = quick(VARIANTS["layers-3"].grid[0])
+    settings = quick(VARIANTS["layers-2"].grid[0])
     ((density, _),) = fit(settings, [fold])
-    assert density.members[0].module.n_layers == 3
+    assert density.members[0].module.n_layers == 2
 
 
 def test_figure_2_shows_settings_of_its_rows():
