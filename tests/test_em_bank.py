@@ -1,5 +1,7 @@
 """EM for mixtures of many sizes at once, against EM for one and against closed forms."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -106,6 +108,22 @@ def test_stops_at_its_target():
     assert (scores.best_scores < full.best_scores).all()
 
 
+def test_goes_on_from_where_it_was():
+    sets, _ = make_sets()
+    whole = fitted(sets, SIZES, PLAIN)
+    half = fitted(sets, SIZES, dataclasses.replace(PLAIN, max_iter=7))
+    rest = dataclasses.replace(PLAIN, max_iter=8)
+    some = [3, 1]
+    again = fitted(sets, [SIZES[g] for g in some], rest, start=half.components_of(some))
+    for place, g in enumerate(some):
+        for k, rows in enumerate(sets):
+            theirs, ours = (
+                whole.module(k, g).log_prob(rows.x),
+                again.module(k, place).log_prob(rows.x),
+            )
+            torch.testing.assert_close(ours, theirs)
+
+
 def test_one_component_agrees_with_factor_analysis():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 6)) + 0.8 * rng.normal(size=(500, 6))
@@ -132,7 +150,7 @@ def test_dead_components_are_revived():
     x = torch.randn(400, 2, dtype=torch.float64, generator=generator)
     x[200:] += 20
     search = sizes._Search(
-        [Batch(x)], [], [Size(2, 1), Size(3, 2)], PLAIN, [0], floor(x, 1e-6), None
+        [Batch(x)], [], [Size(2, 1), Size(3, 2)], PLAIN, [0], floor(x, 1e-6), None, None
     )
     mu = search.now.mu.clone()
     mu[0, :2] = torch.tensor([[0.0, 0.0], [500.0, -500.0]])  # no row belongs to the second

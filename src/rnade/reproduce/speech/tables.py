@@ -1,5 +1,6 @@
 """Tables of Table 3's records: the figures, their errors, differences between models, splits."""
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -49,11 +50,13 @@ def table_of(
     return ResultTable.of(words, lines, data=_data(found), **facts)
 
 
-def _data(chosen: Chosen) -> str:
+def _data(found: Chosen) -> str:
     """What the records are of, in words."""
-    for record in (record for folds in chosen.values() for record in folds.values()):
-        return DATASETS[record["job"]["dataset"]].format(**record["result"]["data"])
-    return "no records yet"
+    records = [record for folds in found.values() for record in folds.values()]
+    if not records:
+        return "no records yet"
+    facts = ChainMap(*[record["result"]["data"] for record in records])
+    return DATASETS[records[0]["job"]["dataset"]].format_map(facts)
 
 
 def choose(records: Iterable[Record]) -> dict[int, Record]:

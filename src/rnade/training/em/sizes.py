@@ -85,11 +85,16 @@ class Sized:
         """What training gave for the mixture of one set and size."""
         return self.progress.outcome((which, size))
 
+    def components_of(self, sizes: Sequence[int]) -> FactorComponents:
+        """Give the components of some sizes, side by side, of every set."""
+        counts = [K for K, _ in self.sizes]
+        places = torch.arange(sum(counts), device=self.components.mu.device).split(counts)
+        return self.components.of(torch.cat([places[size] for size in sizes]))
+
     def module(self, which: int, size: int) -> MixtureOfFactorAnalyzersModule:
         """Give the mixture of one set and size."""
         K, q = self.sizes[size]
-        first = sum(other.n_components for other in self.sizes[:size])
-        own = FactorComponents(*[t[which, None, first : first + K] for t in self.components])
+        own = FactorComponents(*[t[which, None] for t in self.components_of([size])])
         module = MixtureOfFactorAnalyzersModule(own.mu.shape[-1], K, q).to(own.mu)
         own._replace(Lambda=own.Lambda[..., :q]).give_to(module)
         return module
@@ -114,6 +119,7 @@ def fit_sizes(
     seeds: Sequence[int],
     held_out: Sequence[Batch] = (),
     floor: Float[Tensor, " D"],
+    start: FactorComponents | None = None,
     targets: Float[Tensor, "R G"] | None = None,
     on_epoch: Callable[[HistoryRow], None] | None = None,
 ) -> Sized:
@@ -135,6 +141,9 @@ def fit_sizes(
         Held-out rows of each set: the parameters that score best on them are kept.
     floor : Tensor of shape (D,)
         Smallest variance of the noise along each column.
+    start : FactorComponents, optional
+        Components of all sizes that training goes on from, as `Sized.components_of` gives them;
+        without it they start as clusters.
     targets : Tensor of shape (R, G), optional
         Mean log-likelihoods of the training rows at which a mixture stops.
     on_epoch : callable, optional
@@ -142,7 +151,7 @@ def fit_sizes(
     """
     if settings.batch_size is not None:
         raise ValueError("A search over sizes takes all rows at once; got a batch_size.")
-    return _Search(sets, held_out, sizes, settings, seeds, floor, targets).run(on_epoch)
+    return _Search(sets, held_out, sizes, settings, seeds, floor, start, targets).run(on_epoch)
 
 
 class _Search:
@@ -156,6 +165,7 @@ class _Search:
         settings: EMSettings,
         seeds: Sequence[int],
         floor: Tensor,
+        start: FactorComponents | None,
         targets: Tensor | None,
     ) -> None:
         if any(rows.seen is not None for rows in (*sets, *held_out)):
@@ -169,7 +179,7 @@ class _Search:
             targets = x.new_full((len(sets), len(sizes)), math.inf)
         self.progress = Progress(settings, targets.to(x))
         self.layout = Layout(sizes, x.device)
-        self.now = self._start(seeds)
+        self.now = self._clusters(seeds) if start is None else start
         self.kept = FactorComponents(*[t.clone() for t in self.now])
         self.at = torch.arange(self.now.alpha.shape[1], device=x.device)  # places among the kept
         self.revived = torch.zeros_like(self.progress.best_iterations)
@@ -191,7 +201,7 @@ class _Search:
             self._pack()
         return Sized(self.sizes, self.kept, progress)
 
-    def _start(self, seeds: Sequence[int]) -> FactorComponents:
+    def _clusters(self, seeds: Sequence[int]) -> FactorComponents:
         """Clusters of each number of components; of their correlations the largest factors."""
         counts = sorted({size.n_components for size in self.sizes})
         x, weights, *_ = self.training
