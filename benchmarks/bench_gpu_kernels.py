@@ -11,11 +11,13 @@ graphs of gradient and momentum update, replayed.
 
 import argparse
 import contextlib
+import math
 import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -46,16 +48,47 @@ MOST_MS = {
     "step D=63 H=512": 0.045,
     "step D=231 H=1024": 0.2,
 }
-SHAPES = {"step D=63 H=512": Shape(63, 512, 20), "step D=231 H=1024": Shape(231, 1024, 20)}
+
+
+@dataclass(frozen=True)
+class Work:
+    """A training step: its shape, rows, layers, and the precision of its products."""
+
+    shape: Shape
+    rows: int = 25
+    layers: int = 1
+    precision: str = "exact"
+
+    @property
+    def operations(self) -> float:
+        """Operations of the matrix products that it makes: the outputs' and the layers'."""
+        shape = self.shape
+        hidden = 6.0 * self.rows * shape.D * shape.H * shape.H * (self.layers - 1)
+        return shape.operations(self.rows, 3) + hidden
+
+
+SHAPES = {
+    "step D=63 H=512": Work(Shape(63, 512, 20)),
+    "step D=231 H=1024": Work(Shape(231, 1024, 20)),
+}
+# Deeper networks of Table 2.
+DEEP = {
+    "six layers of 512": Work(Shape(63, 512, 10), 512, 6, "bf16"),
+    "eight layers of 1,024": Work(Shape(63, 1024, 16), 512, 8, "bf16"),
+}
 SCORED, N = Shape(63, 512, 10), 1_000_000
-B = 25
 
 
-def make(shape: Shape, models: int = 1, family: str = "gaussian") -> Parameters:
+def make(shape: Shape, models: int = 1, family: str = "gaussian", n_layers: int = 1) -> Parameters:
     """Parameters without gradients."""
     with torch.no_grad():
         made = make_parameters(shape, "cuda", models=models, family=family)
-        return Parameters(*(t.detach() for t in made.trained))
+        found = Parameters(*(t.detach() for t in made.trained))
+        if n_layers == 1:
+            return found
+        L, D, H = n_layers - 1, shape.D, shape.H
+        U = torch.randn(models, L, H, H, device="cuda") / math.sqrt(L * H)
+        return found._replace(U=U, u=0.1 * torch.randn(models, L, D, H, device="cuda"))
 
 
 def double(parameters: Parameters) -> Parameters:
@@ -117,20 +150,22 @@ def check() -> None:
         print(f"  {family} {activation} {precision}", *(f"{e:.1e}" for e in errors), verdict)
 
 
-def training_step(shape: Shape, precision: str = "exact") -> torch.cuda.CUDAGraph:
+def training_step(work: Work) -> torch.cuda.CUDAGraph:
     """A CUDA graph of gradient and momentum update on one minibatch."""
-    leaves = [t.requires_grad_() for t in make(shape).trained]
+    shape, B = work.shape, work.rows
+    parameters = make(shape, n_layers=work.layers)
+    leaves = [t.requires_grad_() for t in parameters.trained]
     family = make_family("gaussian", shape.K)
-    spec = Spec(family, scale_mean_gradient=True, backend=f"gpu-{precision}")
+    spec = Spec(family, scale_mean_gradient=True, backend=f"gpu-{work.precision}")
     x = torch.randn(1, B, shape.D, device="cuda")
     weights = torch.full((1, B), -1 / B, device="cuda")
     velocities = [torch.zeros_like(t) for t in leaves]
     one = torch.ones(1, device="cuda")
-    rule = Rule("momentum", leaves, [None] * 5, first=velocities, momentum=0.9 * one)
+    rule = Rule("momentum", leaves, [None] * len(leaves), first=velocities, momentum=0.9 * one)
     update = Step(1e-6 * one, scale=one, usable=one.bool(), unbias=one, forget=one[0])
 
     def step() -> None:
-        total = gpu.weighted_log_likelihood(Batch(x, weights), Parameters(*leaves), spec)
+        total = gpu.weighted_log_likelihood(Batch(x, weights), parameters, spec)
         gradients = torch.autograd.grad(total, leaves, one)
         gpu_update.update(rule, gradients, update)
 
@@ -147,24 +182,24 @@ def training_step(shape: Shape, precision: str = "exact") -> torch.cuda.CUDAGrap
     return graph
 
 
-def step_time(shape: Shape, precision: str = "exact") -> Timing:
-    graph = training_step(shape, precision)
+def step_time(work: Work) -> Timing:
+    graph, each = training_step(work), 10 if work.layers > 1 else 100
 
-    def hundred() -> None:
-        for _ in range(100):
+    def several() -> None:
+        for _ in range(each):
             graph.replay()
 
-    return timed(hundred, 11, each=100)
+    return timed(several, 11, each=each)
 
 
-def profile_step(shape: Shape) -> None:
-    graph = training_step(shape)
+def profile_step(work: Work) -> None:
+    graph = training_step(work)
     graph.replay()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         for _ in range(10):
             graph.replay()
         torch.cuda.synchronize()
-    for event in sorted(profiler.key_averages(), key=lambda e: -e.device_time_total)[:12]:
+    for event in sorted(profiler.key_averages(), key=lambda e: -e.device_time_total)[:16]:
         print(f"  {event.device_time_total / 10:8.2f} us  {event.count // 10} x {event.key[:70]}")
 
 
@@ -206,10 +241,27 @@ def table(limits: dict[str, float]) -> list[Row]:
     for precision in ("exact", "tf32", "bf16"):
         add("sampling", precision, SCORED, N, 1, timed(sampling(precision), 5))
     with torch.enable_grad():
-        for shape in SHAPES.values():
+        for work in SHAPES.values():
             for precision in ("exact", "tf32"):
-                timing = step_time(shape, precision)
-                add("training step with update", precision, shape, B, 3, timing)
+                timing = step_time(replace(work, precision=precision))
+                add("training step with update", precision, work.shape, work.rows, 3, timing)
+    return rows
+
+
+def deep_rows() -> list[Row]:
+    """Training steps of deeper networks, as shares of the rate of large products in bf16."""
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    limit = 2.0 * 8192**3 / timed(lambda: a @ b, 21).median
+    rows: list[Row] = []
+    for name, work in DEEP.items():
+        timing = step_time(work)
+        rate = work.operations / timing.median
+        more = {"layers": work.layers, "flops": rate, "share_of_bf16_rate": rate / limit}
+        done = f"training step with update, {name}"
+        rows.append(
+            timed_row(done, f"gpu {work.precision}", work.shape, work.rows, timing, **more)
+        )
+        print(name, line(rows[-1]), f"  {rate / 1e12:.0f} of {limit / 1e12:.0f} TF/s in bf16")
     return rows
 
 
@@ -282,6 +334,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--deep", action="store_true", help="deeper networks alone")
     parser.add_argument("--name", help="store the record under this name")
     options = parser.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
@@ -291,16 +344,19 @@ def main() -> None:
         "product_flops": operations / timed(multiply, 21).fastest,
         "copy_bytes_per_second": copy_rate("cuda"),
     }
-    rows = table(limits)
+    deep = deep_rows()
+    kernels = [] if options.deep else table(limits)
     if options.name:
-        facts = run_facts(f"python -m benchmarks.bench_gpu_kernels --name {options.name}")
-        store(
-            RESULTS / f"{options.name}.json", {"kernels": facts | {"limits": limits, "rows": rows}}
-        )
+        command = " --deep" if options.deep else ""
+        facts = run_facts(f"python -m benchmarks.bench_gpu_kernels --name {options.name}{command}")
+        facts["limits"] = limits
+        found = {"kernels": kernels, "deep": deep} if kernels else {"deep": deep}
+        path = RESULTS / f"{options.name}.json"
+        store(path, {name: facts | {"rows": rows} for name, rows in found.items()})
     if options.profile:
-        for name, shape in SHAPES.items():
+        for name, work in (DEEP if options.deep else SHAPES | DEEP).items():
             print(name)
-            profile_step(shape)
+            profile_step(work)
     if options.sweep:
         sweep()
 

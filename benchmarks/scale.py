@@ -126,6 +126,17 @@ def training(folder: Path) -> list[Row]:
     return rows
 
 
+def on_gpu(folder: Path) -> list[Row]:
+    """Rows trained per second on a GPU, from files and from memory, and rows scored."""
+    paths = make_files(folder, 10)
+    rows: list[Row] = []
+    for batch, updates in ((512, 4000), (8192, 1200)):
+        for how, _ in itertools.product(("memory", "stream"), range(2)):
+            (found,) = in_process(TRAIN, how, "one", str(batch), str(updates), *paths[:2])
+            add(rows, {"work": "train", "from": how, "batch": batch, **found})
+    return rows + scoring(folder)
+
+
 def reading(folder: Path) -> list[Row]:
     """Rows read per second, and rows surveyed."""
     from rnade.streams import open_files, survey_files
@@ -246,24 +257,26 @@ def scoring(folder: Path) -> list[Row]:
     return rows
 
 
-SECTIONS = {
+SECTIONS: dict[str, Callable[[Path], list[Row]]] = {
     "training": training,
     "reading": reading,
     "memory": memory,
     "processes": processes,
     "scoring": scoring,
 }
+# Run where it is asked for.
+ON_A_GPU = {"gpu": on_gpu}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Data sets larger than memory.")
-    parser.add_argument("--section", action="append", choices=SECTIONS)
+    parser.add_argument("--section", action="append", choices=SECTIONS | ON_A_GPU)
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()) / "rnade-scale")
     parser.add_argument("--output", type=Path, default=RESULTS / "scale.json")
     options = parser.parse_args()
     for name in options.section or SECTIONS:
         began, load = time.perf_counter(), OtherLoad()
-        rows = SECTIONS[name](options.data)
+        rows = (SECTIONS | ON_A_GPU)[name](options.data)
         facts = run_facts(
             f"python -m benchmarks.scale --section {name}",
             columns=D,

@@ -88,7 +88,7 @@ class Sized:
     def components_of(self, sizes: Sequence[int]) -> FactorComponents:
         """Give the components of some sizes, side by side, of every set."""
         counts = [K for K, _ in self.sizes]
-        places = torch.arange(sum(counts), device=self.components.mu.device).split(counts)
+        places = torch.split(torch.arange(sum(counts), device=self.components.mu.device), counts)
         return self.components.of(torch.cat([places[size] for size in sizes]))
 
     def module(self, which: int, size: int) -> MixtureOfFactorAnalyzersModule:
