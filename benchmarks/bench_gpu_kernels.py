@@ -71,10 +71,11 @@ SHAPES = {
     "step D=63 H=512": Work(Shape(63, 512, 20)),
     "step D=231 H=1024": Work(Shape(231, 1024, 20)),
 }
-# Deeper networks of Table 2.
+# Deeper networks: of Table 2, and one as for tables.
 DEEP = {
     "six layers of 512": Work(Shape(63, 512, 10), 512, 6, "bf16"),
     "eight layers of 1,024": Work(Shape(63, 1024, 16), 512, 8, "bf16"),
+    "three layers of 256": Work(Shape(20, 256, 10), 512, 3),
 }
 SCORED, N = Shape(63, 512, 10), 1_000_000
 

@@ -5,6 +5,7 @@ The properties that all models share (integral, order, draws, banks) are tested 
 """
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from torch import Generator
 from rnade import RNADE, RNADESearchCV, chunks, load
 from rnade.backends import reference, threads, vectorised
 from rnade.backends.gpu import api as gpu
+from rnade.backends.gpu import layers
 from rnade.backends.parameters import Parameters
 from rnade.backends.spec import Spec
 from rnade.batch import Batch
@@ -33,6 +35,7 @@ SIZES = {
     "bank": (2, 5, 3, 5, 2),
     "tiles": (1, 17, 2, 67, 1),
     "blocks": (1, 33, 3, 16, 3),
+    "whole": (1, 64, 2, 128, 2),
 }
 NAMES = ("x", "W", "c", "rho", "V", "b", "U", "u")
 
@@ -255,6 +258,27 @@ def test_kernel_precisions(precision, tolerance):
         assert error < tolerance, what
         if precision == "bf16" and what == "U":
             assert error > 1e-5  # it did round
+
+
+@needs_kernels
+def test_kernel_stream_is_bounded_but_passes_nan_on():
+    """Where products are in bf16 the stream is float16, which ends at 65,504."""
+    family = FAMILIES["gaussian-4"]
+    x, parameters, _ = draw(family, "blocks")
+    spec = Spec(family, "relu", backend="gpu-bf16")
+    for t in (parameters.U, parameters.V):
+        t[..., 0, :] = 0  # nobody reads the first unit
+    values = []
+    for c in (0.0, 1e6):
+        parameters.c[0, 0] = c
+        single = Parameters(*map(moved, parameters))
+        values.append(gpu.log_conditionals(Batch(moved(x)), single, spec))
+    torch.testing.assert_close(values[1], values[0])
+    a = torch.zeros(1, 3, 2, 16, dtype=torch.float16, device=DEVICE)
+    a[0, 0, 0, 5] = math.nan
+    s, _ = layers.forward(a, a.to(torch.bfloat16), single, spec, recorded=False)
+    assert s[0, 0, 0].isnan().all()
+    assert s[0, :, 1].isfinite().all()
 
 
 @needs_kernels

@@ -1,9 +1,10 @@
 """Residual layers on a GPU: s <- s + U[l]' g(s) + u[l, d] for the rows of all dimensions at once.
 
-The products of a layer are one large matrix product each, left to the vendor's library; what
-stands between them is one pass (`residual`). The stream s is float32. With precision "bf16"
-what goes into the products and comes out of them is bf16, gradients too; weights, biases and sums
-over rows are float32 always. Nothing here waits for the device or looks at values.
+A layer is one kernel each way (`residual`); the gradient of U[l] is one large matrix product, left
+to the vendor's library. With precision "bf16" what goes into the products is bf16, gradients too,
+and the stream s is float16, whose 11 bits are those of the TF32 product that reads it in the end;
+numbers beyond its range are kept at its largest. Weights, biases and sums over rows are float32
+always. Nothing here waits for the device or looks at values.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rnade.backends.gpu import tiling
-from rnade.backends.gpu.launch import product_dtype, run
+from rnade.backends.gpu.launch import flags_of, product_dtype, run
 from rnade.backends.parameters import Parameters
 from rnade.backends.spec import Spec
 
@@ -35,112 +36,87 @@ class LayerGradients(NamedTuple):
     u: Tensor  # (M, L, D, H)
 
 
+def stream_dtype(spec: Spec) -> torch.dtype:
+    """What a and the stream are stored in."""
+    return torch.float16 if spec.precision == "bf16" else torch.float32
+
+
 def forward(
-    a: Tensor, parameters: Parameters, spec: Spec, *, recorded: bool
+    a: Tensor, r: Tensor, parameters: Parameters, spec: Spec, *, recorded: bool
 ) -> tuple[Tensor, Tape | None]:
-    """The stream (M, D, B, H) after the last layer, from a; with what a gradient needs."""
+    """The stream (M, D, B, H) after the last layer, from a and r = g(rho a).
+
+    With it what a gradient needs, if that is to be recorded.
+    """
     U, u = _layers(parameters)
-    weights = U.to(product_dtype(spec))
-    rho = parameters.rho.contiguous()
-    s, r = _stream(a, spec, rho=rho, activated=True)
-    tape = Tape(a, [])
-    for layer in range(U.shape[1]):
-        with _products_in(spec.precision):
-            product = torch.bmm(r.flatten(1, 2), weights[:, layer]).view_as(r)
+    weights, rho = U.to(product_dtype(spec)), parameters.rho.contiguous()
+    tape, s, L = Tape(a, []), a, U.shape[1]
+    for layer in range(L):
+        after = torch.empty_like(s)
+        following = torch.empty_like(r) if layer < L - 1 else None
+        _run(
+            "residual.layer_kernel",
+            *(r, s, rho if layer == 0 else None, weights[:, layer], u[:, layer]),
+            *(after, following),
+            strides=(weights.stride(0), u.stride(0)),
+            spec=spec,
+        )
         if recorded:
             tape.inputs.append(r)
-        s, r = _stream(
-            s,
-            spec,
-            rho=rho if layer == 0 else None,
-            product=product,
-            u=u[:, layer],
-            activated=layer < U.shape[1] - 1,
-        )
+        s = after
+        if following is not None:
+            r = following
     return s, tape if recorded else None
 
 
-def backward(ds: Tensor, tape: Tape, parameters: Parameters, spec: Spec) -> LayerGradients:
-    """Gradients from that of the stream after the last layer."""
+def backward(
+    ds: Tensor, sums: Tensor, tape: Tape, parameters: Parameters, spec: Spec
+) -> LayerGradients:
+    """Gradients from that of the stream after the last layer, and its sums (M, D, H) over rows."""
     U, u = _layers(parameters)
-    weights = U.to(product_dtype(spec))
+    weights, rho = U.to(product_dtype(spec)), parameters.rho.contiguous()
     dU, du = torch.empty_like(U), torch.empty_like(u)
-    ds, sums = _stream_gradient(ds, spec)
+    du[:, -1] = sums
+    M, D, B, H = ds.shape
+    tiles = tiling.layer(B, H, spec.precision)
+    blocks, n_tiles = tiling.cdiv(B, tiles.rows), tiling.cdiv(H, tiles.hidden)
+    parts = u.new_empty(U.shape[1] - 1, M, D, blocks, H)  # those of all layers but the last
+    rho_parts = u.new_empty(M, D, blocks, n_tiles)
     for layer in reversed(range(U.shape[1])):
-        du[:, layer] = sums.sum(2)
-        r, flat = tape.inputs[layer], ds.flatten(1, 2)
+        r = tape.inputs[layer]
         with _products_in(spec.precision):
-            dU[:, layer] = torch.bmm(r.flatten(1, 2).mT, flat)
-            dr = torch.bmm(flat, weights[:, layer].mT).view_as(r)
-        first = (tape.a, parameters.rho.contiguous()) if layer == 0 else None
-        ds, sums = _stream_gradient(ds, spec, through=(dr, r), first=first)
-    return LayerGradients(ds, sums.flatten(2), dU, du)
+            dU[:, layer] = torch.bmm(r.flatten(1, 2).mT, ds.flatten(1, 2))
+        before, first = torch.empty_like(ds), layer == 0
+        _run(
+            "residual.layer_gradient_kernel",
+            *(ds, r, weights[:, layer], tape.a if first else None, rho if first else None),
+            *(before, rho_parts if first else parts[layer - 1]),
+            strides=(weights.stride(0),),
+            spec=spec,
+        )
+        ds = before
+    du[:, :-1] = parts.sum(3).transpose(0, 1)
+    return LayerGradients(ds, rho_parts.flatten(2), dU, du)
+
+
+def _run(kernel: str, first: Tensor, *others: Any, strides: tuple[int, ...], spec: Spec) -> None:
+    """Launch a layer's kernel over the rows and units of `first`, (M, D, B, H)."""
+    M, D, B, H = first.shape
+    tiles = tiling.layer(B, H, spec.precision)
+    run(
+        kernel,
+        (tiling.cdiv(H, tiles.hidden) * tiling.cdiv(B, tiles.rows), M * D),
+        *(first, *others, B, D, H, *strides),
+        **{**tiles.options, **flags_of(spec)},
+        KT=min(tiles.hidden, tiling.LAYER_UNITS),
+        WHOLE=B % tiles.rows == 0 and H % tiles.hidden == 0,
+    )
 
 
 def _layers(parameters: Parameters) -> tuple[Tensor, Tensor]:
     assert parameters.U is not None
     assert parameters.u is not None
     return parameters.U.contiguous(), parameters.u.contiguous()
-
-
-def _stream(
-    before: Tensor,
-    spec: Spec,
-    *,
-    rho: Tensor | None,
-    product: Tensor | None = None,
-    u: Tensor | None = None,
-    activated: bool,
-) -> tuple[Tensor, Any]:
-    """The stream after a layer, and g of it where wanted.
-
-    With `rho`, `before` is a. Without a product there is no layer yet, and it is left as it is.
-    """
-    M, D, B, H = before.shape
-    tiles = tiling.unit(H)
-    # Never in place: the compiler may load a tile twice, in the layouts of both stores.
-    s = None if product is None else torch.empty_like(before)
-    r = torch.empty_like(before, dtype=product_dtype(spec)) if activated else None
-    run(
-        "residual.stream_kernel",
-        (M * D, tiling.cdiv(B, tiles.rows), tiling.cdiv(H, tiles.hidden)),
-        *(before, rho, product, u, s, r),
-        *(B, D, H, 0 if u is None else u.stride(0)),
-        **tiles.options,
-        ACTIVATION=spec.activation,
-    )
-    return before if s is None else s, r
-
-
-def _stream_gradient(
-    ds: Tensor,
-    spec: Spec,
-    *,
-    through: tuple[Tensor, Tensor] | None = None,
-    first: tuple[Tensor, Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The stream's gradient before a layer and its partial sums over rows.
-
-    `through` are dr and r of the layer. With `first`, which are a and rho, it is the gradient of a
-    in float32, and the sums are those of rho's.
-    """
-    M, D, B, H = ds.shape
-    tiles = tiling.unit(H)
-    n_tiles = tiling.cdiv(H, tiles.hidden)
-    rows, parts = tiling.row_runs(B, tiles.rows, M * D * n_tiles)
-    dtype = product_dtype(spec) if first is None else torch.float32
-    out = torch.empty_like(ds, dtype=dtype)  # never in place, see `_stream`
-    sums = ds.new_empty(M, D, parts, H if first is None else n_tiles, dtype=torch.float32)
-    dr_and_r, a_and_rho = through or (None, None), first or (None, None)
-    run(
-        "residual.stream_gradient_kernel",
-        (M * D, n_tiles, parts),
-        *(ds, *dr_and_r, *a_and_rho, out, sums),
-        *(B, D, H, rows),
-        **tiles.options,
-        ACTIVATION=spec.activation,
-    )
-    return out, sums
 
 
 @contextmanager

@@ -39,6 +39,7 @@ import triton.language as tl
 
 from rnade.backends.gpu.density import activate, dimension_at, product
 from rnade.backends.gpu.families import epilogue
+from rnade.backends.gpu.residual import as_stream
 
 # Partial sums that the last program of a model adds at a time.
 SUMMED = tl.constexpr(128)
@@ -50,7 +51,9 @@ def state_kernel(
     W_ptr,  # (M, D, H)
     c_ptr,  # (M, H)
     order_ptr,  # (M, D) or None
+    rho_ptr,  # (M, D), or None where r is not wanted
     a_ptr,  # (M, D, B, H), written
+    r_ptr,  # (M, D, B, H), g(rho a), what layers start from, written, or None
     ended_ptr,  # (M,), set to 0
     B,
     D,
@@ -63,6 +66,7 @@ def state_kernel(
     BB: tl.constexpr,
     HT: tl.constexpr,
     DT: tl.constexpr,  # positions taken at a time by the product that starts a chunk
+    ACTIVATION: tl.constexpr,
 ):
     """One program: the hidden state of BB rows and HT units over a chunk of positions."""
     m = (tl.program_id(0) // n_chunks).to(tl.int64)
@@ -99,7 +103,10 @@ def state_kernel(
         md = m * D + d
         x = tl.load(x_rows + d * x_stride_d, mask=row_ok, other=0.0)
         w = tl.load(W_ptr + md * H + h, mask=h_ok, other=0.0)
-        tl.store(a_ptr + md * B * H + within, a, mask=ok)
+        tl.store(a_ptr + md * B * H + within, as_stream(a, a_ptr), mask=ok)
+        if r_ptr is not None:
+            r = activate(tl.load(rho_ptr + md) * a, ACTIVATION)
+            tl.store(r_ptr + md * B * H + within, r.to(r_ptr.dtype.element_ty), mask=ok)
         a += x[:, None] * w[None, :]
 
 
@@ -158,6 +165,7 @@ def output_kernel(
         h = start + tl.arange(0, HT)
         h_ok = h < H
         a = tl.load(a_rows[:, None] + h[None, :], mask=row_ok[:, None] & h_ok[None, :], other=0.0)
+        a = a.to(tl.float32)
         v = tl.load(
             V_here[None, :] + h[:, None] * V_stride_h,
             mask=h_ok[:, None] & (n < P)[None, :],

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rnade.backends.gpu import layers, tiling
-from rnade.backends.gpu.launch import contiguous, flags_of, run, sizes_of
+from rnade.backends.gpu.launch import contiguous, flags_of, product_dtype, run, sizes_of
 from rnade.backends.parameters import Parameters
 from rnade.backends.spec import Spec
 from rnade.batch import Batch
@@ -35,21 +35,25 @@ def evaluate(
     M, B, D = x.shape
     V, new = parameters.V, x.new_empty
     H, P = V.shape[2:]
-    a, ended = new(M, D, B, H), torch.empty(M, dtype=torch.int32, device=x.device)
+    deep = parameters.U is not None
+    a = new(M, D, B, H, dtype=layers.stream_dtype(spec) if deep else x.dtype)
+    r = torch.empty_like(a, dtype=product_dtype(spec)) if deep else None
+    ended = torch.empty(M, dtype=torch.int32, device=x.device)
     tiles = tiling.state(M, B, H)
     cut = tiling.cdiv(H, tiles.hidden), tiling.cdiv(B, tiles.rows)
     chunk, n_chunks = tiling.position_chunks(D, M * cut[0] * cut[1], tiling.STATE_PROGRAMS)
     run(
         "stored.state_kernel",
         (M * n_chunks, *cut),
-        *(x, W, c, order, a, ended),
+        *(x, W, c, order, rho if deep else None, a, r, ended),
         *(B, D, H, chunk, n_chunks, *x.stride()),
         **tiles.options,
         DT=16,
+        ACTIVATION=spec.activation,
     )
     tape, flags, sizes = None, flags_of(spec), sizes_of(spec.family)
-    if parameters.U is not None:
-        a, tape = layers.forward(a, parameters, spec, recorded=gradient)
+    if r is not None:
+        a, tape = layers.forward(a, r, parameters, spec, recorded=gradient)
         rho, flags = _read_as_it_is(rho, flags)
     tiles = tiling.output(M, B, D, H, sizes["NP"])
     blocks = tiling.cdiv(B, tiles.rows)
@@ -124,12 +128,14 @@ class Gradients:
         parameters, spec, scale = self._parameters, self._spec, self._scale
         x, upstream = self._batch.x[:, rows], self._upstream[:, rows]
         rho, V, flags = parameters.rho.contiguous(), parameters.V, flags_of(spec)
-        if kept.tape is not None:
-            rho, flags = _read_as_it_is(rho, flags)
         M, B, D = x.shape
         _, _, H, P = V.shape
-        g = torch.empty_like(kept.a)
-        found = self._V, self._b, self._rho_parts, g
+        g, sums = torch.empty_like(kept.a), None
+        if kept.tape is not None:
+            rho, flags = _read_as_it_is(rho, flags)
+            g = torch.empty_like(kept.a, dtype=product_dtype(spec))
+            sums = x.new_empty(M, D, H)
+        found = self._V, self._b, self._rho_parts if sums is None else None, sums, g
         run(
             "weight_gradient.weight_kernel",
             (M * D, self._rho_parts.shape[2]),
@@ -140,8 +146,8 @@ class Gradients:
             ADDED=self._begun,
             ONE_BLOCK=self._tiles.rows >= B,
         )
-        if kept.tape is not None:
-            layer = layers.backward(g, kept.tape, parameters, spec)
+        if kept.tape is not None and sums is not None:
+            layer = layers.backward(g, sums, kept.tape, parameters, spec)
             g = layer.a
             self._add(rho_parts=layer.rho_parts, U=layer.U, u=layer.u)
         if self._inputs:

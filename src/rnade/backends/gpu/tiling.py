@@ -29,8 +29,8 @@ STATE_PROGRAMS = 256
 INPUT_PROGRAMS = 512
 # Programs that the kernel of the weights' gradients is cut into where the dimensions give fewer.
 WEIGHT_PROGRAMS = 264
-# Programs that the gradient of the passes between products is cut into, where rows allow.
-UNIT_PROGRAMS = 2048
+# Units that the products of a deeper network's layers take at a time.
+LAYER_UNITS = 64
 # Bytes of one dimension's V that are fetched ahead; more would leave room for one block only.
 AHEAD_BYTES = 72 * 1024
 # Models from which on the kernels for banks of small models are used, and what they take at most.
@@ -98,15 +98,12 @@ def bank(B: int, *, gradient: bool) -> Tiles:
     return Tiles(16 if gradient or B <= 16 else 32 if B <= 32 else 64, 0, 4, 1)
 
 
-def unit(H: int) -> Tiles:
-    """Tiles of the passes between the products of a deeper network."""
-    return Tiles(16, min(256, power_of_two(H)), 4, 3)
-
-
-def row_runs(B: int, rows: int, programs: int) -> tuple[int, int]:
-    """Rows in a run, whole blocks of them, and number of runs, to make `UNIT_PROGRAMS`."""
-    run, _ = position_chunks(cdiv(B, rows), programs, UNIT_PROGRAMS)
-    return run * rows, cdiv(B, run * rows)
+def layer(B: int, H: int, precision: str) -> Tiles:
+    """Tiles of a deeper network's layers: two programs share a multiprocessor."""
+    rows, hidden = (min(128, max(16, power_of_two(n))) for n in (B, H))
+    if precision == "bf16":
+        return Tiles(rows, hidden, 4, 3)
+    return Tiles(min(64, rows), min(64, hidden), 4, 2)  # float32 takes twice the room
 
 
 def position_chunks(D: int, programs: int, wanted: int) -> tuple[int, int]:

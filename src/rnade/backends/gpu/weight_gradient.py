@@ -26,18 +26,32 @@ def _load_dz(dz_ptr, upstream_ptr, stride, rows, row_ok, scale, P: tl.constexpr,
 
 @triton.jit
 def _through_hidden(
-    a_ptr, g_ptr, at, ok, rho, dz, v, dV, drho, ACTIVATION: tl.constexpr, PRECISION: tl.constexpr
+    a_ptr,
+    g_ptr,
+    at,
+    ok,
+    rho,
+    dz,
+    v,
+    dV,
+    sums,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    PLAIN: tl.constexpr,
 ):
-    """Store d log p / da of a tile (BB, HT); add h' dz to dV and dpsi times a to drho (HT,)."""
-    a = tl.load(a_ptr + at, mask=ok, other=0.0)
+    """Store d log p / da of a tile (BB, HT); add h' dz to dV, and to `sums` (HT,) over rows.
+
+    These are sums of dpsi times a, or where they are PLAIN of dpsi alone.
+    """
+    a = tl.load(a_ptr + at, mask=ok, other=0.0).to(tl.float32)
     psi = rho * a
     hidden = activate(psi, ACTIVATION)
     dV = product(tl.trans(hidden), dz, dV, PRECISION)
     dh = product(dz, v, tl.zeros(a.shape, tl.float32), PRECISION)
     dpsi = activate_back(dh, psi, hidden, ACTIVATION)
-    drho += tl.sum(dpsi * a, 0)
-    tl.store(g_ptr + at, dpsi * rho, mask=ok)
-    return dV, drho
+    sums += tl.sum(dpsi if PLAIN else dpsi * a, 0)
+    tl.store(g_ptr + at, (dpsi * rho).to(g_ptr.dtype.element_ty), mask=ok)
+    return dV, sums
 
 
 @triton.jit
@@ -50,7 +64,8 @@ def weight_kernel(
     scale_ptr,  # (M,), multiplies the upstream gradient, or None
     dV_ptr,  # (M, D, H, P), written, or added to if ADDED
     db_ptr,  # (M, D, P), likewise
-    drho_ptr,  # (M, D, programs of a dimension), likewise: partial sums
+    drho_ptr,  # (M, D, programs of a dimension), likewise: partial sums; or None
+    sum_ptr,  # (M, D, H), written in place of drho where layers follow: sums of g over rows
     g_ptr,  # (M, D, B, H), written: d log p / da_d of this term alone
     B,
     D,
@@ -103,11 +118,13 @@ def weight_kernel(
             other=0.0,
         )
         dV = tl.zeros((HT, NP), tl.float32)
+        sums = tl.zeros((HT,), tl.float32)
         if ONE_BLOCK:
             at = (md * B + rows)[:, None] * H + h[None, :]
             ok = row_ok[:, None] & h_ok[None, :]
-            dV, drho = _through_hidden(
-                a_ptr, g_ptr, at, ok, rho, dz, v, dV, drho, ACTIVATION, PRECISION
+            dV, sums = _through_hidden(
+                *(a_ptr, g_ptr, at, ok, rho, dz, v, dV, sums),
+                *(ACTIVATION, PRECISION, sum_ptr is not None),
             )
         else:
             db = tl.zeros((NP,), tl.float32)
@@ -120,19 +137,25 @@ def weight_kernel(
                 db += tl.sum(dz, 0)
                 at = (md * B + rows)[:, None] * H + h[None, :]
                 ok = row_ok[:, None] & h_ok[None, :]
-                dV, drho = _through_hidden(
-                    a_ptr, g_ptr, at, ok, rho, dz, v, dV, drho, ACTIVATION, PRECISION
+                dV, sums = _through_hidden(
+                    *(a_ptr, g_ptr, at, ok, rho, dz, v, dV, sums),
+                    *(ACTIVATION, PRECISION, sum_ptr is not None),
                 )
+        if sum_ptr is not None:
+            tl.store(sum_ptr + md * H + h, sums, mask=h_ok)
+        else:
+            drho += sums
         at = (md * H + h)[:, None] * P + n[None, :]
         ok = h_ok[:, None] & n_ok[None, :]
         if ADDED:
             dV += tl.load(dV_ptr + at, mask=ok, other=0.0)
         tl.store(dV_ptr + at, dV, mask=ok)
-    drho_at = drho_ptr + md * tl.num_programs(1) + part
-    drho_total = tl.sum(drho)
-    if ADDED:
-        drho_total += tl.load(drho_at)
-    tl.store(drho_at, drho_total)
+    if drho_ptr is not None:
+        drho_at = drho_ptr + md * tl.num_programs(1) + part
+        drho_total = tl.sum(drho)
+        if ADDED:
+            drho_total += tl.load(drho_at)
+        tl.store(drho_at, drho_total)
     if part == 0:
         if ADDED:
             db += tl.load(db_ptr + md * P + n, mask=n_ok, other=0.0)
