@@ -24,6 +24,7 @@ from rnade.training import (
 )
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.optim import Optimiser
+from rnade.training.optim.muon import orthogonal
 from rnade.training.scoring import mean_log_likelihoods, side_by_side
 
 
@@ -51,9 +52,9 @@ def make_model(rows, seed=0, n_models=1, **options):
 QUICK = Recipe(epochs=15, batches_per_epoch=20, batch_size=50, patience=None)
 
 
-def make_step(rates, update=1):
+def make_step(rates, update=1, dtype=torch.float64):
     """What an update at these rates is told besides the gradients."""
-    rate = torch.tensor(rates).double()
+    rate = torch.tensor(rates, dtype=dtype)
     unbias = torch.tensor(Optimiser.unbias(update))
     return {
         "loss": torch.zeros_like(rate),
@@ -145,7 +146,50 @@ def test_sgd_agrees_with_torch_and_momentum_starts_in_the_second_epoch():
         torch.testing.assert_close(ours[0], theirs.detach(), rtol=1e-6, atol=1e-8)
 
 
+def test_iterations_keep_singular_vectors_and_bring_all_singular_values_near_one():
+    x = torch.randn(3, 2, 24, 24, generator=Generator().manual_seed(0), dtype=torch.float64)
+    left, values, right = torch.linalg.svd(1e-3 * x)
+    found = left.mT @ orthogonal(1e-3 * x) @ right.mT
+    lengths = found.diagonal(dim1=-2, dim2=-1)
+    torch.testing.assert_close(found, torch.diag_embed(lengths), rtol=0, atol=1e-9)
+    wanted = values > 1e-2 * values.amax(-1, keepdim=True)
+    assert wanted.double().mean() > 0.9
+    assert 0.6 < lengths[wanted].min() <= lengths[wanted].max() < 1.3
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has it since 2.9")
+def test_muon_agrees_with_torch_on_each_matrix():
+    generator = Generator().manual_seed(0)
+    ours = torch.randn(2, 3, 16, 16, generator=generator)
+    theirs = [torch.nn.Parameter(U.clone()) for U in ours.flatten(0, 1)]
+    start, decay = ours.clone(), torch.full((2,), 0.1)
+    optimiser = Optimiser("muon", [ours], [decay], between_layers=[True])
+    oracle = torch.optim.Muon(theirs, lr=0.02, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    for _ in range(4):
+        g = torch.randn(2, 3, 16, 16, generator=generator)
+        optimiser.step([g], **make_step([0.02, 0.02], dtype=torch.float32))
+        for p, gradient in zip(theirs, g.flatten(0, 1), strict=True):
+            p.grad = gradient.clone()
+        oracle.step()
+    moved, wanted = ours - start, torch.stack(list(theirs)).view_as(ours).detach() - start
+    # Torch's products are in bfloat16.
+    assert torch.linalg.vector_norm(moved - wanted) < 0.02 * torch.linalg.vector_norm(wanted)
+
+
+def test_muon_is_adam_but_for_the_matrices_between_layers():
+    rows = make_rows()
+    found = {}
+    for name in ("adam", "muon"):
+        module = make_model(rows, n_layers=3)
+        recipe = Recipe(optimiser=name, epochs=1, batches_per_epoch=1)
+        train(module, rows, recipe, generator=Generator().manual_seed(0))
+        found[name] = dict(module.named_parameters())
+    for name, value in found["adam"].items():
+        assert torch.equal(value, found["muon"][name]) == (name != "U"), name
+
+
 MAKE_OPTIMISER = {
+    "muon": lambda p: Optimiser("muon", p, [None], between_layers=[True]),
     "adam": lambda p: Optimiser("adam", p, [None]),
     "sgd": lambda p: Optimiser("sgd", p, [None]),
     "momentum": lambda p: Optimiser("sgd", p, [None], momentum=torch.full((2,), 0.9).double()),
@@ -155,14 +199,16 @@ MAKE_OPTIMISER = {
 @pytest.mark.parametrize("make", MAKE_OPTIMISER.values(), ids=MAKE_OPTIMISER)
 def test_a_bad_member_is_left_alone_and_the_others_never_notice(make):
     def after(third_gradient):
-        p = torch.ones(2, 3, dtype=torch.float64)
+        p = torch.ones(2, 1, 3, 3, dtype=torch.float64)
         optimiser = make([p])
         optimiser.start_epoch(2)
         places = []
         for first in (1.0, 1.0, third_gradient):
             g = torch.tensor([[first] * 3, [1.0, -2.0, 0.5]], dtype=torch.float64)
+            g = g.view(2, 1, 3, 1).expand_as(p)
             optimiser.step([g], **make_step([0.1, 0.1], len(places) + 1))
             places.append(p.clone())
+        assert all(t.isfinite().all() for t in optimiser.state())
         return places
 
     bad, good = after(math.nan), after(1.0)

@@ -64,6 +64,7 @@ class Live:
             self._parameters,
             [decay if name in module.decayed() else None for name in named],
             self._average,
+            between_layers=[name.rpartition(".")[2] == "U" for name in named],
             momentum=momentum,
             clip_norm=recipe.clip_norm,
         )

@@ -13,7 +13,9 @@ class Recipe:
 
     Attributes
     ----------
-    optimiser : "adam" or "sgd"
+    optimiser : "adam", "sgd" or "muon"
+        "muon" is for deeper networks: Adam, but for the square matrices between hidden layers,
+        whose momentum is made orthogonal (Muon; Jordan and others, 2024). Both take one rate.
     learning_rate : float
         Peak learning rate.
     batch_size : int
@@ -27,8 +29,8 @@ class Recipe:
     momentum : float
         Momentum of "sgd", used from the second epoch on.
     weight_decay : float
-        On the input-to-hidden weights only. "sgd" adds weight_decay * W to the gradient; "adam"
-        shrinks W by rate * weight_decay (decoupled).
+        On the input-to-hidden weights only. "sgd" adds weight_decay * W to the gradient; the
+        others shrink W by rate * weight_decay (decoupled).
     clip_norm : float or None
         Largest gradient norm; longer gradients are scaled down to it.
     averaging : float
@@ -44,7 +46,7 @@ class Recipe:
         Standard deviation of the initial weights; None for the module's own default.
     """
 
-    optimiser: Literal["adam", "sgd"] = "adam"
+    optimiser: Literal["adam", "sgd", "muon"] = "adam"
     learning_rate: float = 0.03
     batch_size: int = 100
     epochs: int = 200
@@ -72,7 +74,8 @@ class Recipe:
             number_between(getattr(self, name), name, 0, 1, open_low=False)
         if self.clip_norm is not None:
             number_between(self.clip_norm, "clip_norm", 0, math.inf, open_low=True)
-        for name, known in (("optimiser", ["adam", "sgd"]), ("schedule", ["linear", "cosine"])):
+        known_names = {"optimiser": ["adam", "sgd", "muon"], "schedule": ["linear", "cosine"]}
+        for name, known in known_names.items():
             if getattr(self, name) not in known:
                 raise unknown_name(getattr(self, name), known, name)
 

@@ -115,7 +115,8 @@ class Gradients:
         self._upstream, self._scale, self._inputs = upstream, scale, inputs
         self._tiles = tiling.weight(x.shape[1], H, max(16, tiling.power_of_two(P)))
         n_tiles = tiling.cdiv(H, self._tiles.hidden)
-        self._run, parts = tiling.position_chunks(n_tiles, M * D, tiling.WEIGHT_PROGRAMS)
+        wanted = tiling.weight_programs(x.shape[1])
+        self._run, parts = tiling.position_chunks(n_tiles, M * D, wanted)
         self._V, self._b = x.new_empty(M, D, H, P), x.new_empty(M, D, P)
         self._rho_parts = x.new_empty(M, D, parts)  # partial sums
         self._x = x.new_empty(x.shape) if of_x else None

@@ -27,8 +27,10 @@ BLOCKS_TO_FILL = 128
 # Programs that the kernels along the positions are cut into where rows and units give fewer.
 STATE_PROGRAMS = 256
 INPUT_PROGRAMS = 512
-# Programs that the kernel of the weights' gradients is cut into where the dimensions give fewer.
+# Programs that the kernel of the weights' gradients is cut into where the dimensions give fewer,
+# and how many times as many where there are more rows than MANY_ROWS.
 WEIGHT_PROGRAMS = 264
+MANY_ROWS, MORE_PROGRAMS = 64, 4
 # Units that the products of a deeper network's layers take at a time.
 LAYER_UNITS = 64
 # Bytes of one dimension's V that are fetched ahead; more would leave room for one block only.
@@ -86,6 +88,11 @@ def weight(B: int, H: int, NP: int) -> Tiles:
     """Tiles of `weight_kernel`; more stages where a program takes many tiles."""
     hidden = min(64 if NP <= 128 else 16, max(16, power_of_two(H)))
     return Tiles(16 if B <= 16 else 32, hidden, 4 if NP <= 128 else 8, 3 if H > 512 else 2)
+
+
+def weight_programs(B: int) -> int:
+    """Programs of `weight_kernel` that are wanted for so many rows."""
+    return WEIGHT_PROGRAMS * (MORE_PROGRAMS if B > MANY_ROWS else 1)
 
 
 def inputs(B: int, H: int) -> Tiles:

@@ -71,7 +71,8 @@ class Rule(NamedTuple):
 
     Attributes
     ----------
-    name : "sgd", "momentum" or "adam"
+    name : "sgd", "momentum", "adam" or "muon"
+        The kernels know the first three; of "muon" they are given the direction, as of "sgd".
     parameters : sequence of Tensor
     decays : sequence of Tensor of shape (M,), or None
         Weight decay of each parameter: decoupled in "adam", part of the gradient in the others.
