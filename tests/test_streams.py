@@ -2,6 +2,9 @@
 
 import datetime
 import random
+import threading
+import time
+from concurrent.futures import wait
 from decimal import Decimal
 
 import numpy as np
@@ -265,6 +268,50 @@ def test_shards_go_on_from_any_place(folder, drawn):
     other.seek(drawn)
     np.testing.assert_array_equal(straight.take(2500), other.take(2500))
     assert straight.drawn == other.drawn == drawn + 2500
+
+
+def test_a_shard_goes_elsewhere_while_its_next_buffer_is_being_filled(folder):
+    files = open_files(folder)
+    # Every buffer takes more than a row group.
+    straight, other = (make_shards(files, n_shards=1, capacity=5000)[0] for _ in range(2))
+    straight.take(12_345)
+    plain, began = other._convert, threading.Event()
+
+    def slowly(table):
+        began.set()
+        time.sleep(0.3)
+        return plain(table)
+
+    other.take(1)
+    wait([other._ahead])
+    other._convert = slowly
+    other.take(5000)
+    assert began.wait(10)
+    other._convert = plain
+    other.seek(12_345)
+    first = other.take(1)
+    time.sleep(0.4)  # what was being filled is done by now
+    found = np.concatenate([first, other.take(12_499)])
+    np.testing.assert_array_equal(straight.take(12_500), found)
+
+
+def test_rows_that_cannot_be_read_ahead_are_told_when_they_are_wanted(folder):
+    shard = make_shards(open_files(folder), n_shards=1)[0]
+    plain, converted = shard._convert, []
+
+    def convert(table):
+        if len(converted) == 2:
+            raise ValueError("Column 'real' holds inf")
+        converted.append(table.num_rows)
+        return plain(table)
+
+    shard._convert = convert
+    # Buffers of 1,000 rows, of which what was converted fills some.
+    whole = shard.take(4000)
+    assert len(whole) == 4000
+    with pytest.raises(TableError, match="Column 'real' holds inf"):
+        shard.take(5000)
+    assert sum(converted) - 1000 < shard.drawn <= sum(converted)
 
 
 def test_shards_say_which_row_group_cannot_be_taken(folder):

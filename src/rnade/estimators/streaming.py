@@ -251,8 +251,9 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
         return super()._chunk_elements(module) if self._stream is None else SCORED_ELEMENTS
 
     def _numbers(self, table: pa.Table) -> Array:
-        """Rows of a batch as numbers, NaN where missing."""
-        return self._check_rows(table)
+        """Rows of a batch as numbers, NaN where missing; of float32 columns in float32."""
+        rows = self._check_rows(table)
+        return rows.astype(np.float32) if set(table.schema.types) == {pa.float32()} else rows
 
     def _paced(self, member: Member, n_rows: int, n_members: int) -> Recipe:
         """How long to train, and when to look at the held-out rows."""

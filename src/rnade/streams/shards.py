@@ -1,12 +1,16 @@
 """A data set dealt into shards, each an endless sequence of rows that can be entered anywhere.
 
 The row groups of a shard are read in an order drawn anew for each pass, through a buffer whose
-rows are shuffled. All of that follows from the seed, so that a place in the data is one number:
-how many rows were drawn before. Minibatches take rows of all shards, so that each mixes rows of as
-many row groups; processes that train together read shards of their own.
+rows are shuffled; while one is used, a thread fills the next. All of that follows from the seed,
+so that a place in the data is one number: how many rows were drawn before. Minibatches take rows
+of all shards, so that each mixes rows of as many row groups; processes that train together read
+shards of their own.
 """
 
+import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +22,14 @@ from rnade.typing import Array
 # Shards of a data set, if it has as many row groups: what minibatches mix, and the largest number
 # of processes that can train together.
 MOST_SHARDS = 16
+# Threads that read ahead: each holds a buffer three times while it is shuffled.
+MOST_READERS = 4
+
+
+@functools.cache
+def _readers() -> ThreadPoolExecutor:
+    n_threads = min(MOST_READERS, os.cpu_count() or 1)
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="rnade-reader")
 
 
 def deal(groups: Sequence[RowGroup], n_shards: int) -> list[list[RowGroup]]:
@@ -45,7 +57,7 @@ class Shard:
     columns : sequence of str or None
         Names of those to read.
     capacity : int
-        Rows of the buffer.
+        Rows of a buffer, of which there are two.
     seed : sequence of int
 
     Attributes
@@ -72,12 +84,17 @@ class Shard:
         self._capacity, self._seed = capacity, tuple(seed)
         self._sizes = [int((~files.held_out(g, held_out)).sum()) for g in groups]
         self.n_rows = sum(self._sizes)
+        self._ahead: Future[Array] | None = None  # the next buffer
         self.seek(0)
 
     def seek(self, drawn: int) -> None:
         """Go to the place where so many rows were drawn."""
+        if self._ahead is not None and not self._ahead.cancel():
+            wait([self._ahead])
         self.drawn = drawn
+        self._ahead = None
         self._buffer: Array | None = None
+        # Used by the thread that fills a buffer alone:
         self._next: Iterator[Array] | None = None
         self._rest: Array | None = None  # rows that were read and did not fit into the buffer
 
@@ -92,7 +109,7 @@ class Shard:
             epoch, within = divmod(self.drawn, self.n_rows)
             fill, used = divmod(within, self._capacity)
             if self._buffer is None:
-                self._buffer = self._filled(epoch, fill)
+                self._buffer = self._next_buffer(epoch, fill)
             part = self._buffer[used : used + n]
             parts.append(part)
             self.drawn += len(part)
@@ -100,6 +117,14 @@ class Shard:
             if used + len(part) == len(self._buffer):
                 self._buffer = None
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _next_buffer(self, epoch: int, fill: int) -> Array:
+        """Give the rows of a buffer, and begin to fill the one after it."""
+        found = (self._ahead or _readers().submit(self._filled, epoch, fill)).result()
+        at_end = (fill + 1) * self._capacity >= self.n_rows
+        after = (epoch + 1, 0) if at_end else (epoch, fill + 1)
+        self._ahead = _readers().submit(self._filled, *after)
+        return found
 
     def _filled(self, epoch: int, fill: int) -> Array:
         """Read the rows of a buffer and shuffle them."""
@@ -114,7 +139,8 @@ class Shard:
         rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
         self._rest = rows[wanted:].copy() if have > wanted else None
         rows = rows[:wanted]
-        return rows[self.random(epoch, 1 + fill).permutation(wanted)]
+        # Unlike an index in brackets, `take` lets other threads run.
+        return rows.take(self.random(epoch, 1 + fill).permutation(wanted), axis=0)
 
     def _rows(self, epoch: int, start: int) -> Iterator[Array]:
         """Training rows of a pass, from so many rows on."""

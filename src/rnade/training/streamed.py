@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,6 +19,13 @@ from rnade.typing import Array
 
 # Rows of the sample on which training is scored.
 N_KNOWN = 10_000
+
+
+class Drawn(NamedTuple):
+    """Rows of n minibatches from a shard, (n, rows, D), and what is random about them."""
+
+    rows: Array
+    random: Generator
 
 
 class AbstractStreamedRows(AbstractMinibatches):
@@ -52,7 +59,7 @@ class AbstractStreamedRows(AbstractMinibatches):
 
     def draw(self, n: int, size: int) -> Batch:
         S = len(self._shards)
-        parts = []
+        drawn: list[Drawn] = []
         for s, shard in enumerate(self._shards):
             rows = (s + 1) * size // S - s * size // S
             before = self._drawn[s]
@@ -62,13 +69,12 @@ class AbstractStreamedRows(AbstractMinibatches):
             if shard.drawn != before:
                 shard.seek(before)
             random = Generator().manual_seed(int(shard.random(before, 0, 0).integers(2**62)))
-            x = self._finished(shard.take(n * rows), random)
-            parts.append(x.view(n, rows, *x.shape[1:]))
-        return Batch(torch.cat(parts, dim=1))
+            drawn.append(Drawn(shard.take(n * rows).reshape(n, rows, -1), random))
+        return Batch(self._finished(drawn))
 
     @abc.abstractmethod
-    def _finished(self, rows: Array, random: Generator) -> Tensor:
-        """Rows as shards give them, as the modules take them."""
+    def _finished(self, drawn: Sequence[Drawn]) -> Tensor:
+        """Minibatches of the rows of all shards, as the modules take them."""
 
     def known(self) -> Batch:
         """Some rows of the sample."""
@@ -109,14 +115,23 @@ class StreamedRows(AbstractStreamedRows):
     ) -> None:
         super().__init__(shards, like.known(), digest)
         self._like, self._mean, self._scale = like.x[:0], mean, scale
-        self._noise = like.noise_width
+        self._noise = None if like.noise_width is None else like.noise_width.cpu()
 
-    def _finished(self, rows: Array, random: Generator) -> Tensor:
-        x = torch.as_tensor((rows - self._mean) / self._scale).to(self._like)
-        if self._noise is None:
-            return x
-        noise = torch.rand(x.shape, dtype=x.dtype, generator=random).to(x.device)
-        return x + (noise - 0.5) * self._noise
+    def _finished(self, drawn: Sequence[Drawn]) -> Tensor:
+        (n, _, D), dtype = drawn[0].rows.shape, self._like.dtype
+        on_gpu = self._like.device.type == "cuda"
+        # From pinned memory a GPU copies them while this goes on, and goes on itself meanwhile.
+        size = sum(own.rows.shape[1] for own in drawn)
+        x = torch.empty((n, size, D), dtype=dtype, pin_memory=on_gpu)
+        first = 0
+        for rows, random in drawn:
+            here = x[:, first : first + rows.shape[1]]
+            first += rows.shape[1]
+            np.divide(rows - self._mean, self._scale, out=here.numpy(), casting="same_kind")
+            if self._noise is not None:
+                noise = torch.rand(here.shape, dtype=dtype, generator=random)
+                here += (noise - 0.5) * self._noise
+        return x.to(self._like.device, non_blocking=on_gpu)
 
 
 class StreamedCells(AbstractStreamedRows):
@@ -141,8 +156,13 @@ class StreamedCells(AbstractStreamedRows):
         self._roles: Roles = like._roles
         self._device = like.x.device
 
-    def _finished(self, rows: Array, random: Generator) -> Tensor:
+    def _finished(self, drawn: Sequence[Drawn]) -> Tensor:
+        return torch.cat([self._with_roles(*own) for own in drawn], dim=1)
+
+    def _with_roles(self, rows: Array, random: Generator) -> Tensor:
         # The links have counted the rows of the sample alone: of those that pass by here few.
-        x = encoded(self._columns, np.asarray(rows, dtype=np.float64), self._links)
-        x = x.to(self._device, torch.float32)
-        return self._roles(x[..., :-1], x[..., -1] > 0, random)
+        n, size, D = rows.shape
+        flat = np.asarray(rows.reshape(-1, D), dtype=np.float64)
+        x = encoded(self._columns, flat, self._links).to(self._device, torch.float32)
+        found = self._roles(x[..., :-1], x[..., -1] > 0, random)
+        return found.view(n, size, *found.shape[1:])
