@@ -1,5 +1,6 @@
 """Speech for Table 3: which folder, its splits, and windows as rows on the device."""
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -77,13 +78,15 @@ class FoldWindows:
         return replace(self, **parts, utterance_of=utterance_of)
 
 
+@functools.lru_cache(maxsize=N_FOLDS)
 def load_fold(
     dataset: str, fold: int, folder: SpeechFolder, store: DataStore, device: torch.device
 ) -> FoldWindows:
     """Read one fold of a data set; TIMIT has only one.
 
     "sample" is that of TIMIT in the data folder's ``timit_sample``; "timit" is in the folder
-    named, or in the data folder's ``timit``; "folder" is any folder of sound files.
+    named, or in the data folder's ``timit``; "folder" is any folder of sound files. The folds read
+    last are kept: making frames of thousands of files takes seconds.
     """
     utterances, skipped = _utterances(dataset, folder, store)
     split = (
