@@ -85,7 +85,25 @@ def gpu_table(record: Record) -> str:
             fastest = row["seconds"]["fastest"] * 1e3
             what = f"{work}, D={row['D']} H={row['H']}"
             lines.append(f"| {what} | {row['provider']} | {fastest:.3g} | {row['most_ms']:g} |")
+    lines += ["", *_deep(record)] if "deep" in record else []
     return "\n".join(lines) + "\n"
+
+
+def _deep(record: Record) -> list[str]:
+    """Training steps of deeper networks, beside the rate of large products in bf16."""
+    lines = [
+        "| training step with update | D | rows | by | median, ms | TF/s | of bf16 products |",
+        "| --- | ---: | ---: | --- | ---: | ---: | ---: |",
+    ]
+    for row in record["deep"]["rows"]:
+        what, (D, n, by) = (
+            row["work"].split(", ", 1)[1],
+            (row[k] for k in ("D", "rows", "provider")),
+        )
+        median, rate = _milliseconds(row["seconds"]["median"]), row["flops"] / 1e12
+        share = _share(row, "share_of_bf16_rate")
+        lines.append(f"| {what} | {D} | {n} | {by} | {median} | {rate:.0f} | {share} |")
+    return lines
 
 
 def with_tables(page: str) -> str:

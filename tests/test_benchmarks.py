@@ -148,7 +148,12 @@ def test_gpu_records_have_the_form_that_the_tables_take():
         "time": "2000-01-01T00:00",
         "limits": {"product_flops": 1e12, "copy_bytes_per_second": 1e9},
     }
-    text = tables.gpu_table({"kernels": facts | {"rows": rows}})
+    deep = record.timed_row(
+        "training step with update, two layers", "gpu bf16", Shape(2, 3, 4), 5,
+        Timing(0.001, 2.0, 3.0, 4.0), layers=2, flops=6e12, share_of_bf16_rate=0.5,
+    )  # fmt: skip
+    text = tables.gpu_table({"kernels": facts | {"rows": rows}, "deep": facts | {"rows": [deep]}})
+    assert "| two layers | 2 | 5 | gpu bf16 | 3,000 | 6 | 50% |" in text
     assert "| log density, D=2 H=3 K=4, 5 rows | gpu exact | 1 | 3,000 |  | 50% | 25% |" in text
     assert "1.0e-05" in text
 
