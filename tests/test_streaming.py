@@ -16,6 +16,7 @@ import rnade
 from rnade import RNADE
 from rnade.estimators import streaming
 from rnade.exceptions import CheckpointError, TableError
+from rnade.streams import Shard
 
 SOME = {"batches_per_epoch": 40, "epochs": 5, "questions": False}
 
@@ -101,6 +102,41 @@ def test_minibatches_come_from_all_rows_but_those_held_out(tmp_path, monkeypatch
     held_out = np.concatenate([files.held_out(group, 0.1) for group in files.groups])
     wanted = np.column_stack([table[name] for name in "abc"])[~held_out]
     np.testing.assert_array_equal(found, np.unique(wanted, axis=0))
+
+
+def test_a_fit_ends_when_nothing_is_being_read(tmp_path, monkeypatch):
+    write(tmp_path, correlated(20_000)[0], rows=1024)
+    made, begin = [], Shard.__init__
+
+    def noted(self, *given, **more):
+        made.append(self)
+        begin(self, *given, **more)
+
+    monkeypatch.setattr(Shard, "__init__", noted)
+    RNADE(batches_per_epoch=5, epochs=2, ensemble=None, random_state=0).fit(tmp_path)
+    assert len(made) > 2
+    assert all(shard._ahead is None and shard._buffer is None for shard in made)
+
+
+def test_columns_of_float32_train_to_the_same_numbers_in_half_the_memory(tmp_path, monkeypatch):
+    table, _ = correlated(20_000)
+    kinds, numbers, found = set(), RNADE._numbers, []
+
+    def noted(self, batch):
+        values = numbers(self, batch)
+        kinds.add((str(batch.schema.types[0]), values.dtype.name))
+        return values
+
+    monkeypatch.setattr(RNADE, "_numbers", noted)
+    table = table.cast(pa.schema([(name, pa.float32()) for name in "abc"]))
+    for kind in (pa.float32(), pa.float64()):
+        folder = tmp_path / str(kind)
+        folder.mkdir()
+        write(folder, table.cast(pa.schema([(name, kind) for name in "abc"])))
+        model = RNADE(batches_per_epoch=20, epochs=2, ensemble=None, random_state=0).fit(folder)
+        found.append(model.score_samples(table.slice(0, 100)))
+    assert kinds == {("float", "float32"), ("double", "float64")}
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
 
 
 def test_tables_of_any_kind_are_as_good_as_in_memory(tmp_path):

@@ -8,7 +8,7 @@ and that rows held out are those of the data set.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -34,9 +34,10 @@ from rnade.training.streamed import AbstractStreamedRows, StreamedCells, Streame
 from rnade.typing import Array
 
 # Bytes that a fit in memory takes for each cell of a table, at most; those that any fit takes; and
-# those of each column of a row of the sample, of a row of the buffer, and of a shard that is read.
+# those of each column of a row of the sample, of a row of the buffers (of which there are two, and
+# as much again while one is filled), and of a shard that is read.
 IN_MEMORY, FIXED = 400, 720 * 2**20
-SAMPLED, BUFFERED, READ = 300, 16, 2 * 2**20
+SAMPLED, BUFFERED, READ = 300, 32, 2 * 2**20
 # Numbers that are scored at a time.
 SCORED_ELEMENTS = 2**14
 # Rows of the sample and of the buffer, at most and at least; of the sample, the held-out share.
@@ -77,12 +78,14 @@ class Stream:
     capacity: int  # rows of all buffers
     n_shards: int
     seed: int
+    latest: list[Shard] = field(default_factory=list)  # of the training that is on
 
     def shards(self, convert: Any, columns: Sequence[str] | None) -> list[Shard]:
-        """Deal the row groups that have training rows into shards."""
+        """Deal the row groups that have training rows into shards; older ones let go of rows."""
+        self.stop()
         groups = [g for g in self.files.groups if not self.files.held_out(g, self.held_out).all()]
         dealt = deal(groups, min(self.n_shards, len(groups)))
-        return [
+        self.latest[:] = [
             Shard(
                 self.files,
                 own,
@@ -94,6 +97,12 @@ class Stream:
             )
             for s, own in enumerate(dealt)
         ]
+        return list(self.latest)
+
+    def stop(self) -> None:
+        """Give up what is read ahead: the files may be gone after the fit."""
+        for shard in self.latest:
+            shard.seek(0)
 
 
 class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
@@ -192,6 +201,7 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
         try:
             yield
         finally:
+            stream.stop()
             del self._stream
 
     # ---------------------------------------------------------------- what differs while streaming
