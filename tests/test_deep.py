@@ -36,7 +36,10 @@ SIZES = {
     "tiles": (1, 17, 2, 67, 1),
     "blocks": (1, 33, 3, 16, 3),
     "whole": (1, 64, 2, 128, 2),
+    "ragged": (1, 100, 2, 16, 2),
 }
+# Numbers of the hidden state that are stored at a time: 16 rows, and 80 of 100.
+STORED = {"blocks": 1, "ragged": 80 * 2 * 16}
 NAMES = ("x", "W", "c", "rho", "V", "b", "U", "u")
 
 
@@ -206,8 +209,8 @@ def test_kernel_values_and_gradients(name, activation, size, weighted, monkeypat
     """Also in chunks of rows that are summed, for sizes of more than one block."""
     family = FAMILIES[name]
     x, parameters, order = draw(family, size, floor=size == "blocks")
-    if size == "blocks":
-        monkeypatch.setattr(chunks, "STORED_ELEMENTS", 1)  # 16 rows at a time
+    if size in STORED:
+        monkeypatch.setattr(chunks, "STORED_ELEMENTS", STORED[size])
     weights = drawn(torch.rand, x.shape[:2])
     upstream = drawn(torch.randn, x.shape[:1] if weighted else x.shape)
 

@@ -28,10 +28,10 @@ class Tape(NamedTuple):
 
 
 class LayerGradients(NamedTuple):
-    """What the backward pass gives: gradients of a, rho (partial sums), U and u."""
+    """What the backward pass gives: gradients of a, rho, U and u."""
 
     a: Tensor  # (M, D, B, H)
-    rho_parts: Tensor  # (M, D, parts)
+    rho: Tensor  # (M, D)
     U: Tensor  # (M, L, H, H)
     u: Tensor  # (M, L, D, H)
 
@@ -96,7 +96,7 @@ def backward(
         )
         ds = before
     du[:, :-1] = parts.sum(3).transpose(0, 1)
-    return LayerGradients(ds, rho_parts.flatten(2), dU, du)
+    return LayerGradients(ds, rho_parts.sum((2, 3)), dU, du)
 
 
 def _run(kernel: str, first: Tensor, *others: Any, strides: tuple[int, ...], spec: Spec) -> None:
@@ -105,7 +105,7 @@ def _run(kernel: str, first: Tensor, *others: Any, strides: tuple[int, ...], spe
     tiles = tiling.layer(B, H, spec.precision)
     run(
         kernel,
-        (tiling.cdiv(H, tiles.hidden) * tiling.cdiv(B, tiles.rows), M * D),
+        (M * D * tiling.cdiv(B, tiles.rows) * tiling.cdiv(H, tiles.hidden),),
         *(first, *others, B, D, H, *strides),
         **{**tiles.options, **flags_of(spec)},
         KT=min(tiles.hidden, tiling.LAYER_UNITS),

@@ -46,6 +46,13 @@ def as_stream(s, ptr):
 
 
 @triton.jit
+def _place(tiles, blocks):
+    """Which tile of units, block of rows and dimension of a model a program takes."""
+    pid = tl.program_id(0)
+    return pid % tiles, pid // tiles % blocks, pid // tiles // blocks
+
+
+@triton.jit
 def _load(ptr, at, ok, WHOLE: tl.constexpr):
     """Numbers at some places, 0 where not `ok`; no mask where tiles are WHOLE."""
     if WHOLE:
@@ -108,7 +115,7 @@ def layer_kernel(
 ):
     """One program: BB rows and HT units of one dimension of one model."""
     tiles = tl.cdiv(H, HT)
-    tile, block, md = tl.program_id(0) % tiles, tl.program_id(0) // tiles, tl.program_id(1)
+    tile, block, md = _place(tiles, tl.cdiv(B, BB))
     m, here = md // D, md.to(tl.int64) * B * H
     rows, h = block * BB + tl.arange(0, BB), tile * HT + tl.arange(0, HT)
     row_ok, h_ok = rows < B, h < H
@@ -150,7 +157,7 @@ def layer_gradient_kernel(
 ):
     """One program: BB rows and HT units of one dimension of one model."""
     tiles = tl.cdiv(H, HT)
-    tile, block, md = tl.program_id(0) % tiles, tl.program_id(0) // tiles, tl.program_id(1)
+    tile, block, md = _place(tiles, tl.cdiv(B, BB))
     m, here = md // D, md.to(tl.int64) * B * H
     rows, h = block * BB + tl.arange(0, BB), tile * HT + tl.arange(0, HT)
     row_ok, h_ok = rows < B, h < H

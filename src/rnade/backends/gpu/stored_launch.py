@@ -150,7 +150,7 @@ class Gradients:
         if kept.tape is not None and sums is not None:
             layer = layers.backward(g, sums, kept.tape, parameters, spec)
             g = layer.a
-            self._add(rho_parts=layer.rho_parts, U=layer.U, u=layer.u)
+            self._add(rho=layer.rho, U=layer.U, u=layer.u)
         if self._inputs:
             self._add_inputs(x, g, rows)
         if self._x is not None:
@@ -165,8 +165,9 @@ class Gradients:
 
     @property
     def _rho_sums(self) -> Tensor:
-        """Partial sums (M, D, parts) of rho's gradient, which layers make themselves."""
-        return self._sums.get("rho_parts", self._rho_parts)
+        """Partial sums (M, D, parts) of rho's gradient, which layers make themselves, as one."""
+        rho = self._sums.get("rho")
+        return self._rho_parts if rho is None else rho[:, :, None]
 
     def _add_inputs(self, x: Tensor, g: Tensor, rows: slice) -> None:
         """Add the gradients of W, c and x, from that of the hidden state."""
