@@ -1,11 +1,16 @@
 """Data sets in files: row groups, held-out rows, shards and the survey."""
 
 import datetime
+import os
 import random
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from concurrent.futures import wait
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -293,6 +298,33 @@ def test_a_shard_goes_elsewhere_while_its_next_buffer_is_being_filled(folder):
     time.sleep(0.4)  # what was being filled is done by now
     found = np.concatenate([first, other.take(12_499)])
     np.testing.assert_array_equal(straight.take(12_500), found)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_reads_with_threads_of_its_own(folder):
+    program = f"""
+        import os, sys, time
+        sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+        from tests.test_streams import make_shards
+        from rnade.streams import open_files
+
+        shards = make_shards(open_files({str(folder)!r}), n_shards=6)
+        for shard in shards:
+            shard.take(10)
+        time.sleep(0.5)  # all threads are there, and wait
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if len(shards[1].take(2500)) == 2500 else 1)
+        for _ in range(300):
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                sys.exit(os.waitstatus_to_exitcode(status))
+            time.sleep(0.1)
+        os.kill(child, 9)
+        sys.exit("the child waits for ever")
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def test_rows_that_cannot_be_read_ahead_are_told_when_they_are_wanted(folder):

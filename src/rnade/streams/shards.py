@@ -32,6 +32,11 @@ def _readers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="rnade-reader")
 
 
+# A child process has none of its parent's threads.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_readers.cache_clear)
+
+
 def deal(groups: Sequence[RowGroup], n_shards: int) -> list[list[RowGroup]]:
     """Deal row groups into shards of nearly equal numbers of rows, the largest groups first."""
     shards: list[list[RowGroup]] = [[] for _ in range(n_shards)]
@@ -120,7 +125,9 @@ class Shard:
 
     def _next_buffer(self, epoch: int, fill: int) -> Array:
         """Give the rows of a buffer, and begin to fill the one after it."""
-        found = (self._ahead or _readers().submit(self._filled, epoch, fill)).result()
+        if self._ahead is None:
+            self._ahead = _readers().submit(self._filled, epoch, fill)
+        found = self._ahead.result()
         at_end = (fill + 1) * self._capacity >= self.n_rows
         after = (epoch + 1, 0) if at_end else (epoch, fill + 1)
         self._ahead = _readers().submit(self._filled, *after)

@@ -16,10 +16,8 @@ a time.
 Traffic with precision "bf16", for each layer and B D H units: 8 bytes forward (s read and written
 in float16, r in bf16) and 6 backward, beside 4 of the vendor's product. From L2 each row tile also
 reads U, and each tile of units all of r or ds: at B = 512, D = 63, H = 512 some 360 MB each way,
-which at 5.5 TB/s bounds a layer at 65 us where all went through L2 and the product alone at the
-machine's rate would take 22 us; 54 and 58 us were measured on an H200. Wider layers do more with
-what they read: with 1,024 units 139 and 157 us, of which the product is 86. To do better a tile of
-rows would have to stay on chip from layer to layer.
+more than twice what the product alone would take at the machine's rate. Wider layers do more with
+what they read. To do better a tile of rows would have to stay on chip from layer to layer.
 
 Sums over rows are left as partial sums in a fixed layout: no atomics, so the same inputs give the
 same bits.

@@ -214,10 +214,15 @@ def _by_split(chosen: Chosen) -> ResultTable:
     picked = [
         f"{ROWS[m].label}: {_choices(folds)}."
         for m, folds in chosen.items()
-        if folds and len(ROWS[m].grid) > 1
+        if folds and len(ROWS[m].grid_for(_dataset_of(folds))) > 1
     ]
     columns = [f"split {k + 1}" for k in splits]
     return table_of("splits", chosen, lines, columns, chosen=" ".join(picked))
+
+
+def _dataset_of(folds: Mapping[int, Record]) -> str:
+    dataset: str = next(iter(folds.values()))["job"]["dataset"]
+    return dataset
 
 
 def _choices(folds: Mapping[int, Record]) -> str:
