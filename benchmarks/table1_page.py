@@ -127,10 +127,7 @@ def mfa_protocols() -> str:
     }
     rows = []
     for (way, records), (label, name) in itertools.product(ways.items(), measures.items()):
-        cells = [
-            mean(numbers(records, d, "mfa", name)) if picked(records, d, "mfa") else "n/a"
-            for d in SET_LABELS
-        ]
+        cells = [mean(numbers(records, d, "mfa", name)) for d in SET_LABELS]
         rows.append([way, label, *cells])
     return markdown(["on all rows", "", *SET_LABELS.values()], rows, left=2)
 

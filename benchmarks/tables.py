@@ -6,7 +6,7 @@ python -m benchmarks.tables
 import itertools
 from pathlib import Path
 
-from benchmarks.pages import put
+from benchmarks.pages import markdown, put
 from benchmarks.record import RESULTS, Record, Row, load, rows
 
 PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "kernels.md"
@@ -85,25 +85,26 @@ def gpu_table(record: Record) -> str:
             fastest = row["seconds"]["fastest"] * 1e3
             what = f"{work}, D={row['D']} H={row['H']}"
             lines.append(f"| {what} | {row['provider']} | {fastest:.3g} | {row['most_ms']:g} |")
-    lines += ["", *_deep(record)] if "deep" in record else []
+    lines += ["", _deep(record)] if "deep" in record else []
     return "\n".join(lines) + "\n"
 
 
-def _deep(record: Record) -> list[str]:
+def _deep(record: Record) -> str:
     """Training steps of deeper networks, beside the rate of large products in bf16."""
-    lines = [
-        "| training step with update | D | rows | by | median, ms | TF/s | of bf16 products |",
-        "| --- | ---: | ---: | --- | ---: | ---: | ---: |",
-    ]
-    for row in record["deep"]["rows"]:
-        what, (D, n, by) = (
+    cells = [
+        [
             row["work"].split(", ", 1)[1],
-            (row[k] for k in ("D", "rows", "provider")),
-        )
-        median, rate = _milliseconds(row["seconds"]["median"]), row["flops"] / 1e12
-        share = _share(row, "share_of_bf16_rate")
-        lines.append(f"| {what} | {D} | {n} | {by} | {median} | {rate:.0f} | {share} |")
-    return lines
+            str(row["D"]),
+            str(row["rows"]),
+            row["provider"],
+            _milliseconds(row["seconds"]["median"]),
+            f"{row['flops'] / 1e12:.0f}",
+            _share(row, "share_of_bf16_rate"),
+        ]
+        for row in record["deep"]["rows"]
+    ]
+    head = ["training step with update", "D", "rows", "by", "median, ms", "TF/s"]
+    return markdown([*head, "of bf16 products"], cells)
 
 
 def with_tables(page: str) -> str:

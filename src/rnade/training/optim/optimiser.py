@@ -98,14 +98,15 @@ class Optimiser:
         scale, usable = self._kernels.judge(gradients, loss, self.counts, self.clip_norm)
         step = Step(rate, scale, usable, unbias, forget)
         for of, rule in self._rules:
-            own, moves = [gradients[i] for i in of], (rule, step)
+            own, taken = [gradients[i] for i in of], step
             if rule.name == "muon":
                 own = [
                     muon.direction(v, g * per_model(scale, g), usable)
                     for v, g in zip(rule.first, own, strict=True)
                 ]
-                moves = rule._replace(name="sgd"), step._replace(scale=torch.ones_like(scale))
-            self._kernels.update(moves[0], own, moves[1])
+                rule = rule._replace(name="sgd")
+                taken = step._replace(scale=torch.ones_like(scale))  # the direction is scaled
+            self._kernels.update(rule, own, taken)
 
     def state(self) -> list[Tensor]:
         """Tensors with leading axis M that the next update depends on."""
