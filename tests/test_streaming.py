@@ -11,12 +11,16 @@ import pyarrow.csv as pacsv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import rnade
 from rnade import RNADE
 from rnade.estimators import streaming
 from rnade.exceptions import CheckpointError, TableError
-from rnade.streams import Shard
+from rnade.streams import Shard, deal, open_files
+from rnade.training import streamed
+from rnade.training.sources import ShuffledRows
+from rnade.training.streamed import StreamedRows
 
 SOME = {"batches_per_epoch": 40, "epochs": 5, "questions": False}
 
@@ -137,6 +141,35 @@ def test_columns_of_float32_train_to_the_same_numbers_in_half_the_memory(tmp_pat
         found.append(model.score_samples(table.slice(0, 100)))
     assert kinds == {("float", "float32"), ("double", "float64")}
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+
+
+def test_minibatches_do_not_depend_on_how_many_are_drawn_at_once(tmp_path, monkeypatch):
+    monkeypatch.setitem(streamed.DRAWN_AHEAD, "cpu", 1100)
+    files = open_files(write(tmp_path, correlated(10_000)[0]))
+    width = torch.tensor([0.0, 1.0, 0.1]).double()
+    like = ShuffledRows(torch.zeros(5, 3).double(), 0, noise_width=width)
+
+    def numbers(table):
+        return np.column_stack([column.to_numpy() for column in table.columns])
+
+    def source():
+        settings = {"held_out": 0.1, "convert": numbers, "columns": None, "capacity": 700}
+        dealt = enumerate(deal(files.groups, 3))
+        shards = [Shard(files, groups, seed=[0, s], **settings) for s, groups in dealt]
+        return StreamedRows(shards, "0", like, np.array([0.0, 100, 5]), np.array([1.0, 10, 0.1]))
+
+    one, other = source(), source()
+    singly = torch.cat([one.draw(1, 100).x for _ in range(60)])
+    drawn = []
+    for n in (4, 11, 1, 7, 11, 2, 9, 10, 5):
+        drawn.append(other.draw(n, 100).x)
+        again = source()
+        again.restore(other.state())
+        assert torch.equal(again.draw(3, 100).x, other.fork().draw(3, 100).x)
+    assert torch.equal(torch.cat(drawn), singly)
+    # Another size goes on behind the rows that were used, not behind those drawn ahead.
+    rows = torch.cat([singly.reshape(-1, 3)[:, 0], one.draw(20, 101).x.reshape(-1, 3)[:, 0]])
+    assert len(rows.unique()) == len(rows)
 
 
 def test_tables_of_any_kind_are_as_good_as_in_memory(tmp_path):

@@ -23,7 +23,7 @@ from rnade.training.run import Run
 
 KIND = "checkpoint"
 # Of what a checkpoint holds; another version of rnade may have another.
-LAYOUT = 2
+LAYOUT = 3
 
 
 def fingerprint(run: Run) -> str:

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,13 +19,22 @@ from rnade.typing import Array
 
 # Rows of the sample on which training is scored.
 N_KNOWN = 10_000
+# Rows drawn together, if that many numbers are not too many: taking rows of every shard has its
+# price, however few they are, and a GPU would wait for it.
+DRAWN_AHEAD, MOST_NUMBERS = {"cpu": 2**13, "cuda": 2**17}, 2**22
 
 
 class Drawn(NamedTuple):
-    """Rows of n minibatches from a shard, (n, rows, D), and what is random about them."""
+    """Rows of n minibatches from a shard, (n, rows, D), of which so many were drawn before."""
 
     rows: Array
-    random: Generator
+    shard: Shard
+    before: int
+
+    def random(self) -> Generator:
+        """Give a generator for what is random about these rows."""
+        seed = int(self.shard.random(self.before, 0, 0).integers(2**62))
+        return Generator().manual_seed(seed)
 
 
 class AbstractStreamedRows(AbstractMinibatches):
@@ -54,23 +63,53 @@ class AbstractStreamedRows(AbstractMinibatches):
             )
         self._shards, self._digest = list(shards), digest
         self._known = known.map(lambda t: t[:N_KNOWN])
-        self._drawn = [0] * len(self._shards)
         self.generator = Generator()
+        like = self._known.x
+        self._rows_ahead = min(DRAWN_AHEAD[like.device.type], MOST_NUMBERS // like[0].numel())
+        self._size = 0
+        self._begin_at([0] * len(self._shards))
+
+    def _begin_at(self, drawn: Sequence[int]) -> None:
+        """Stand where so many rows of each shard were drawn, with none drawn ahead."""
+        self._before = self._drawn = list(drawn)  # before and after those drawn ahead
+        self._ahead, self._used = self._known.x[:0], 0
 
     def draw(self, n: int, size: int) -> Batch:
-        S = len(self._shards)
+        if size != self._size:
+            self._begin_at(self._after(self._used))
+            self._size = size
+        x = self._ahead[self._used : self._used + n]
+        self._used += len(x)
+        if len(x) < n:
+            self._used = n - len(x)
+            self._draw_ahead(max(self._used, self._rows_ahead // size))
+            more = self._ahead[: self._used]
+            x = torch.cat([x, more]) if len(x) else more
+        return Batch(x)
+
+    def _after(self, n: int) -> list[int]:
+        """Rows of each shard drawn after n minibatches of those drawn ahead."""
+        return [b + n * len(r) for b, r in zip(self._before, self._parts(), strict=True)]
+
+    def _parts(self) -> list[range]:
+        """Which rows of a minibatch are of each shard."""
+        S, size = len(self._shards), self._size
+        return [range(s * size // S, (s + 1) * size // S) for s in range(S)]
+
+    def _draw_ahead(self, n: int) -> None:
+        self._before = self._drawn
         drawn: list[Drawn] = []
-        for s, shard in enumerate(self._shards):
-            rows = (s + 1) * size // S - s * size // S
-            before = self._drawn[s]
-            self._drawn[s] += n * rows
+        for s, (shard, before, rows) in enumerate(
+            zip(self._shards, self._before, self._parts(), strict=True)
+        ):
             if not rows or s % parallel.size() != parallel.rank():
                 continue
             if shard.drawn != before:
                 shard.seek(before)
-            random = Generator().manual_seed(int(shard.random(before, 0, 0).integers(2**62)))
-            drawn.append(Drawn(shard.take(n * rows).reshape(n, rows, -1), random))
-        return Batch(self._finished(drawn))
+            taken = shard.take(n * len(rows)).reshape(n, len(rows), -1)
+            drawn.append(Drawn(taken, shard, before))
+        self._ahead = self._finished(drawn)
+        self._drawn = self._after(n)
 
     @abc.abstractmethod
     def _finished(self, drawn: Sequence[Drawn]) -> Tensor:
@@ -86,16 +125,16 @@ class AbstractStreamedRows(AbstractMinibatches):
         return {**super().contents(), "digest": digest}
 
     def state(self) -> dict[str, Tensor]:
-        """How many rows were drawn from each shard."""
-        return {"drawn": torch.tensor(self._drawn)}
+        """Rows drawn from each shard before those drawn ahead, and how many of these are used."""
+        places = torch.tensor([self._size, len(self._ahead), self._used])
+        return {"drawn": torch.tensor(self._before), "places": places}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        self._drawn = state["drawn"].tolist()
-
-    def fork(self) -> Self:
-        other = super().fork()
-        other._drawn = list(self._drawn)
-        return other
+        self._size, n, used = state["places"].tolist()
+        self._begin_at(state["drawn"].tolist())
+        if n:
+            self._draw_ahead(n)
+        self._used = used
 
 
 class StreamedRows(AbstractStreamedRows):
@@ -114,24 +153,23 @@ class StreamedRows(AbstractStreamedRows):
         self, shards: Sequence[Shard], digest: str, like: ShuffledRows, mean: Array, scale: Array
     ) -> None:
         super().__init__(shards, like.known(), digest)
-        self._like, self._mean, self._scale = like.x[:0], mean, scale
-        self._noise = None if like.noise_width is None else like.noise_width.cpu()
+        self._like, self._noise_width = like.x[:0], like.noise_width
+        self._mean, self._scale = (
+            torch.as_tensor(t, dtype=torch.float64, device=self._like.device)
+            for t in (mean, scale)
+        )
 
     def _finished(self, drawn: Sequence[Drawn]) -> Tensor:
-        (n, _, D), dtype = drawn[0].rows.shape, self._like.dtype
-        on_gpu = self._like.device.type == "cuda"
-        # From pinned memory a GPU copies them while this goes on, and goes on itself meanwhile.
-        size = sum(own.rows.shape[1] for own in drawn)
-        x = torch.empty((n, size, D), dtype=dtype, pin_memory=on_gpu)
-        first = 0
-        for rows, random in drawn:
-            here = x[:, first : first + rows.shape[1]]
-            first += rows.shape[1]
-            np.divide(rows - self._mean, self._scale, out=here.numpy(), casting="same_kind")
-            if self._noise is not None:
-                noise = torch.rand(here.shape, dtype=dtype, generator=random)
-                here += (noise - 0.5) * self._noise
-        return x.to(self._like.device, non_blocking=on_gpu)
+        device, dtype = self._like.device, self._like.dtype
+        rows = torch.from_numpy(np.concatenate([own.rows for own in drawn], axis=1))
+        if device.type == "cuda":
+            # From pinned memory a GPU copies them while this goes on, and trains meanwhile.
+            rows = rows.pin_memory().to(device, non_blocking=True)
+        x = rows.sub(self._mean).div_(self._scale).to(dtype)
+        if self._noise_width is None:
+            return x
+        noise = [torch.rand(own.rows.shape, dtype=dtype, generator=own.random()) for own in drawn]
+        return x + (torch.cat(noise, dim=1).to(device) - 0.5) * self._noise_width
 
 
 class StreamedCells(AbstractStreamedRows):
@@ -157,7 +195,7 @@ class StreamedCells(AbstractStreamedRows):
         self._device = like.x.device
 
     def _finished(self, drawn: Sequence[Drawn]) -> Tensor:
-        return torch.cat([self._with_roles(*own) for own in drawn], dim=1)
+        return torch.cat([self._with_roles(own.rows, own.random()) for own in drawn], dim=1)
 
     def _with_roles(self, rows: Array, random: Generator) -> Tensor:
         # The links have counted the rows of the sample alone: of those that pass by here few.
