@@ -16,6 +16,7 @@ import torch
 import rnade
 from rnade import RNADE
 from rnade.estimators import streaming
+from rnade.estimators.inputs import floats
 from rnade.exceptions import CheckpointError, TableError
 from rnade.streams import Shard, deal, open_files
 from rnade.training import streamed
@@ -416,3 +417,27 @@ def test_memory_stays_under_the_bound(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == n_files * 2**20
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_columns_of_floats_become_a_matrix(kind):
+    rng = np.random.default_rng(0)
+    columns = [
+        pa.chunked_array(
+            [pa.array(rng.normal(size=n), kind, mask=rng.random(n) < 0.2) for n in (5, 1, 9)]
+        )
+        for _ in range(4)
+    ]
+    table = pa.table(dict(zip("abcd", columns, strict=True)))
+    for own in (table, table.slice(3, 8), table.slice(4, 1), table.select(["c", "a"])):
+        found = floats(own)
+        assert found.dtype == kind.to_pandas_dtype()
+        np.testing.assert_array_equal(found, np.column_stack([c.to_numpy() for c in own.columns]))
+
+
+def test_only_columns_of_one_type_of_floats_do():
+    one = pa.array([1.5])
+    assert floats(pa.table({"a": one, "b": pa.array([1])})) is None
+    assert floats(pa.table({"a": one, "b": one.cast(pa.float32())})) is None
+    assert floats(pa.table({"a": one}).slice(1)) is None
+    assert floats(pa.table({})) is None

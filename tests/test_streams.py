@@ -96,6 +96,17 @@ def test_a_row_group_can_be_entered_anywhere(folder):
         assert pa.concat_tables(files.batches(group, ["real"], skip)).equals(whole.slice(skip))
 
 
+def test_columns_come_in_one_order_whatever_their_order_in_the_files(tmp_path):
+    table = pa.table({"a": [1.0, 2.0], "b": [3.0, 4.0], "c": [5.0, 6.0]})
+    pq.write_table(table, tmp_path / "0.parquet")
+    pq.write_table(table.select(["c", "a", "b"]), tmp_path / "1.parquet")
+    files = open_files(tmp_path)
+    assert files.read().equals(pa.concat_tables([table, table]))
+    for group in files.groups:
+        (found,) = files.batches(group, ["b", "a"])
+        assert found.equals(table.select(["b", "a"]))
+
+
 def test_partitions_are_columns(tmp_path):
     table = make_table(2000).append_column("year", pa.array([2000, 2001] * 1000, pa.int32()))
     ds.write_dataset(

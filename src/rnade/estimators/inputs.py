@@ -6,6 +6,7 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight, check_array, validate_data
 
@@ -125,8 +126,24 @@ def _object_values(estimator: Any, X: Any) -> Any:
     return X
 
 
+def floats(table: pa.Table) -> Array | None:
+    """Give columns of one floating-point type as a matrix of it, missing cells as NaN.
+
+    None for all other tables. Arrow makes it in one go: column by column takes ten times as long,
+    and keeps other threads from running.
+    """
+    if not table.num_rows or set(table.schema.types) not in ({pa.float32()}, {pa.float64()}):
+        return None
+    parts = [batch.to_tensor(null_to_nan=True).to_numpy() for batch in table.to_batches()]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _frame_values(estimator: Any, frame: nw.DataFrame[Any]) -> Array:
     """Numeric columns as float64, missing cells as NaN."""
+    native = nw.to_native(frame)
+    matrix = floats(native) if isinstance(native, pa.Table) else None
+    if matrix is not None:
+        return matrix.astype(np.float64, copy=False)
     columns, wrong = [], []
     for (name, kind), column in zip(frame.schema.items(), frame.iter_columns(), strict=True):
         if kind.is_numeric() or kind == nw.Boolean:
@@ -148,11 +165,15 @@ def _frame_values(estimator: Any, frame: nw.DataFrame[Any]) -> Array:
     return np.column_stack(columns) if columns else np.empty((len(frame), 0))
 
 
+def is_harmless(X: Array) -> bool:
+    """Whether no value of X is missing, infinite or too large, found in one fast pass."""
+    flat = X.ravel(order="K")
+    return float(np.dot(flat, flat)) < LARGEST_VALUE**2
+
+
 def _check_finite(estimator: Any, X: Array, missing: bool) -> None:
     labels = column_labels(estimator)
-    # One fast pass where all is well: a sum of squares below the largest value's own.
-    flat = X.ravel(order="K")
-    if np.dot(flat, flat) < LARGEST_VALUE**2:
+    if is_harmless(X):
         return
     finite = np.isfinite(X) | (np.isnan(X) & (missing or estimator._takes_missing))
     if not finite.all():

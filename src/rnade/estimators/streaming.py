@@ -19,6 +19,7 @@ from rnade import parallel
 from rnade.checks import number_between
 from rnade.columns import Resolution, Standardiser
 from rnade.estimators.any_order import AbstractAnyOrderEstimator
+from rnade.estimators.inputs import floats, is_harmless
 from rnade.estimators.parameters import estimator
 from rnade.estimators.settings import make_rng
 from rnade.nn import AbstractDensity
@@ -262,8 +263,11 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
 
     def _numbers(self, table: pa.Table) -> Array:
         """Rows of a batch as numbers, NaN where missing; of float32 columns in float32."""
-        rows = self._check_rows(table)
-        return rows.astype(np.float32) if set(table.schema.types) == {pa.float32()} else rows
+        if self.schema_ is None or self.schema_.is_plain:
+            rows = floats(table)
+            if rows is not None and is_harmless(rows):
+                return rows
+        return self._check_rows(table)
 
     def _paced(self, member: Member, n_rows: int, n_members: int) -> Recipe:
         """How long to train, and when to look at the held-out rows."""

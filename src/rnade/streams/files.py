@@ -152,12 +152,13 @@ class DataFiles:
         *,
         size: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
-        """Read columns of a row group, by default all, `size` rows at a time.
+        """Read columns of a row group in the order given, by default all, `size` rows at a time.
 
         The first rows, as many as `skip`, are left out.
         """
         constants = self._files[group.file].constants
-        wanted = columns if columns is None else [n for n in columns if n not in constants]
+        names = self.schema.names if columns is None else columns
+        wanted = [name for name in names if name not in constants]
         seen, what = 0, f"{self.where(group)} cannot be read"
         advice = ": write the file again, or remove it from the data set"
         with self._opened(group.file) as file, arrow_errors(what, advice):
@@ -171,7 +172,7 @@ class DataFiles:
                 table = pa.Table.from_batches([batch])
                 table = table.slice(max(0, skip - seen + len(batch)))
                 if table.num_rows:
-                    yield _with_constants(table, constants, columns)
+                    yield _with_constants(table, constants).select(names)
         if seen != group.n_rows:
             raise self._changed(group)
 
@@ -205,12 +206,9 @@ class DataFiles:
         return [path[len(common) :].lstrip("/") for path in paths]
 
 
-def _with_constants(
-    table: pa.Table, constants: dict[str, Any], columns: Sequence[str] | None
-) -> pa.Table:
+def _with_constants(table: pa.Table, constants: dict[str, Any]) -> pa.Table:
     for name, value in constants.items():
-        if columns is None or name in columns:
-            table = table.append_column(name, pa.array([value] * table.num_rows))
+        table = table.append_column(name, pa.array([value] * table.num_rows))
     return table
 
 

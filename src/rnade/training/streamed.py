@@ -161,10 +161,13 @@ class StreamedRows(AbstractStreamedRows):
 
     def _finished(self, drawn: Sequence[Drawn]) -> Tensor:
         device, dtype = self._like.device, self._like.dtype
-        rows = torch.from_numpy(np.concatenate([own.rows for own in drawn], axis=1))
-        if device.type == "cuda":
-            # From pinned memory a GPU copies them while this goes on, and trains meanwhile.
-            rows = rows.pin_memory().to(device, non_blocking=True)
+        # From pinned memory a GPU copies them while this goes on, and trains meanwhile.
+        on_gpu = device.type == "cuda"
+        like = torch.from_numpy(drawn[0].rows)
+        size = sum(own.rows.shape[1] for own in drawn)
+        rows = like.new_empty((len(like), size, like.shape[2]), pin_memory=on_gpu)
+        np.concatenate([own.rows for own in drawn], axis=1, out=rows.numpy())
+        rows = rows.to(device, non_blocking=on_gpu)
         x = rows.sub(self._mean).div_(self._scale).to(dtype)
         if self._noise_width is None:
             return x
