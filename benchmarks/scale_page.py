@@ -45,13 +45,17 @@ def others(section: str) -> str:
     return f"Others used {cores:.1f} of the two cores meanwhile."
 
 
+def from_both(label: str, rows: list[Row], **wanted: object) -> list[str]:
+    """A line of rates from memory and from files, and the share that is left."""
+    here, there = (rate(rows, **wanted, **{"from": how}) for how in ("memory", "stream"))
+    return [label, f"{here:,.0f}", f"{there:,.0f}", f"{there / here:.0%}"]
+
+
 def training() -> str:
     """Rows trained per second, from memory and from files."""
     rows = record()["training"]["rows"]
-    lines = []
-    for models, label in (("one", "one model"), ("average", "the default average")):
-        here, there = (rate(rows, models=models, **{"from": how}) for how in ("memory", "stream"))
-        lines.append([label, f"{here:,.0f}", f"{there:,.0f}", f"{there / here:.0%}"])
+    labels = {"one": "one model", "average": "the default average"}
+    lines = [from_both(label, rows, models=models) for models, label in labels.items()]
     table = markdown(["", "from memory", "from files", "share"], lines)
     read, survey = (rate(record()["reading"]["rows"], work=work) for work in ("read", "survey"))
     return (
@@ -99,16 +103,33 @@ def processes() -> str:
     return f"{markdown(head, lines, left=0)}\n\n{others('processes')}\n"
 
 
+def training_on_gpu() -> str:
+    """Rows trained per second on a GPU, from memory and from files."""
+    rows = record()["gpu-training"]["rows"]
+    batches = sorted({row["batch"] for row in rows})
+    lines = [from_both(f"{batch:,}", rows, batch=batch) for batch in batches]
+    return markdown(["minibatch", "from memory", "from files", "share"], lines, left=0) + "\n"
+
+
 def scoring() -> str:
     """Rows scored per second."""
-    found = record()["scoring"]["rows"]
+    return f"{_scored('scoring')} {others('scoring')}\n"
+
+
+def scoring_on_gpu() -> str:
+    """Rows scored per second on a GPU."""
+    return f"{_scored('gpu-scoring')}\n"
+
+
+def _scored(section: str) -> str:
+    found = record()[section]["rows"]
     here = rate(found, **{"from": "memory"})
     files = [row for row in found if row["from"] == "files"]
     n, seconds = (sum(row[name] for row in files) for name in ("rows", "seconds"))
     return (
         f"In memory: {here:,.0f} rows per second. From Parquet to Parquet: {n:,} rows in"
         f" {seconds / 60:.1f} minutes, {n / seconds:,.0f} per second, {n / seconds / here:.0%} of"
-        f" that, with starting the program and loading the model. {others('scoring')}\n"
+        " that, with starting the program and loading the model."
     )
 
 
@@ -132,22 +153,23 @@ def reckoned(parameters: int, gpus: int, n_rows: float) -> tuple[float, str]:
     flops = step["share_of_product_rate"] * limits["product_flops"]
     survey = rate(record()["reading"]["rows"], work="survey")
     updates = n_rows / (ROWS_OF_A_GPU * gpus)
-    # One after the other, as it is done.
+    # Rows are read while others are trained on; the rest goes on one after the other.
+    beside = {
+        "computing": updates * ROWS_OF_A_GPU * 6 * parameters / flops,
+        "reading": updates * ROWS_OF_A_GPU / read_by_a_gpu(),
+    }
     times = {
         "first pass": n_rows / gpus / survey,
-        "computing": updates * ROWS_OF_A_GPU * 6 * parameters / flops,
-        "reading": updates * ROWS_OF_A_GPU * reading_seconds(),
+        max(beside, key=lambda name: beside[name]): max(beside.values()),
         "adding up": updates * exchange(parameters, gpus),
     }
     return sum(times.values()), max(times, key=lambda name: times[name])
 
 
-def reading_seconds() -> float:
-    """Seconds that a row takes to be read, converted and shuffled, as measured in training."""
-    rows = record()["training"]["rows"]
-    slow, fast = (rate(rows, models="one", **{"from": how}) for how in ("stream", "memory"))
-    # No less than reading alone takes; differences of rates are coarse.
-    return max(1 / slow - 1 / fast, 1 / rate(record()["reading"]["rows"], work="read"))
+def read_by_a_gpu() -> float:
+    """Rows per second that one process gave a GPU to train on, as fast as was measured."""
+    rows = record()["gpu-training"]["rows"]
+    return max(float(row["rows_per_second"]) for row in rows if row["from"] == "stream")
 
 
 def reckoning() -> str:
@@ -175,8 +197,10 @@ def _time(seconds: float) -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "training": training,
     "memory": memory,
+    "gpu training": training_on_gpu,
     "processes": processes,
     "scoring": scoring,
+    "gpu scoring": scoring_on_gpu,
     "reckoning": reckoning,
 }
 

@@ -23,14 +23,13 @@ def test_the_exchange_of_gradients():
 
 
 def test_more_gpus_take_less_time_where_there_is_work(monkeypatch):
-    found = {"work": "train", "models": "one", "rows_per_second": 1e5, "from": "memory"}
-    trained = [found, {**found, "from": "stream", "rows_per_second": 9e4}]
-    rows = [{"work": "read", "rows_per_second": 1e7}, {"work": "survey", "rows_per_second": 1e6}]
-    sections = {"training": {"rows": trained}, "reading": {"rows": rows}}
+    trained = [{"from": "stream", "rows_per_second": rate} for rate in (8e5, 1e6)]
+    rows = [{"work": "survey", "rows_per_second": 1e7}]
+    sections = {"gpu-training": {"rows": trained}, "reading": {"rows": rows}}
     monkeypatch.setattr(scale_page, "record", lambda: sections)
     few, many = (scale_page.reckoned(10**6, gpus, 1e10)[0] for gpus in (1, 64))
     assert many < few / 20
     assert scale_page.reckoned(100, 1, 1e6)[1] == "reading"
-    rows[1]["rows_per_second"] = 1e5
+    rows[0]["rows_per_second"] = 1e5
     assert scale_page.reckoned(100, 1, 1e6)[1] == "first pass"
     assert scale_page.reckoned(10**9, 1, 1e6)[1] == "computing"

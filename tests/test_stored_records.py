@@ -17,9 +17,9 @@ from tests.test_reproduce import RESULTS
 PLANS = {
     "binary": (36, 36, "c57325af410c831e", 18, "3d3cbcd39125acc5"),
     "table1": (600, 550, "57a89e3b6e1a5070", 72, "38014d29b941a9c4"),
-    "table2": (31, 29, "b85d43f196cb92f0", 31, "feeed94c3bcf11be"),
+    "table2": (31, 30, "9656eb0b535bfe26", 31, "feeed94c3bcf11be"),
     "table3": (100, 83, "34bf5084c80781ae", 12, "4020b9ca281beea0"),
-    "table3-variants": (55, 16, "70b7ec04e735a000", 11, "d6dece41e694ff3a"),
+    "table3-variants": (55, 20, "70b7ec04e735a000", 11, "d6dece41e694ff3a"),
     "figure1": (1, 1, "9461190281b2d5f7", 1, "387a9ccd8af7319f"),
     "figure2": (3, 3, "f7c6d42b41dae9e9", 3, "9875e816891feb4d"),
     "figure3": (1, 1, "750e502d1df9daff", 1, "a5f58c969070e53a"),

@@ -27,8 +27,9 @@ from rnade.exceptions import DataError, SingularDataError
 from rnade.nn import MixtureOfFactorAnalyzersModule, MixtureOfGaussiansModule
 from rnade.reproduce import get_experiment
 from rnade.reproduce.core.experiment import Choice
+from rnade.reproduce.core.layout import to_markdown
 from rnade.reproduce.core.runner import Job, RecordFile
-from rnade.reproduce.speech import models, variants
+from rnade.reproduce.speech import models, table3, variants
 from rnade.reproduce.speech.data import FoldWindows, load_fold, sizes_of_parts
 from rnade.reproduce.speech.figure2 import as_pictures
 from rnade.reproduce.speech.models import fit, kept_or_fitted
@@ -454,6 +455,23 @@ def test_validation_chooses_and_differences_are_paired():
     assert "shrinkage 2" in splits.note
 
 
+def test_two_splits_are_too_few_for_a_test_between_rows():
+    scores = {"mog": [9.0, 100.0], "rnade-mog": [90.0, 110.0], "rnade-mol": [10.0, 115.0]}
+
+    def bold(n_splits):
+        records = [
+            record(model, k, 0.0, [2 * values[k % 2] + k] * 2)
+            for model, values in scores.items()
+            for k in range(n_splits)
+        ]
+        figures, *_ = lay_out("sample", tuple(scores), records)
+        told = "t-test" in figures.note
+        return [m for m in scores if figures.cell(ROWS[m].label, "test").bold], told
+
+    assert bold(2) == (["rnade-mog"], False)
+    assert bold(4) == (["mog", "rnade-mog", "rnade-mol"], True)
+
+
 def test_one_split_is_told_by_utterances_and_none_by_empty_cells():
     figures, *_ = lay_out("timit", ("mog-50",), [])
     assert figures.cell("MoG N=50", "test").value is None
@@ -516,3 +534,20 @@ def test_the_stored_tables_are_those_of_the_records(tmp_path):
     shutil.copy(stored / "records.jsonl", tmp_path)
     assert main(["reproduce", "table3", "--report-only", "--quiet", "-o", str(tmp_path)]) == 0
     assert (tmp_path / "table.md").read_text() == (stored / "table.md").read_text()
+
+
+def test_the_stored_tables_of_a_folder_are_those_of_its_records():
+    stored = Path(__file__).parent.parent / "results" / "table3-audiomnist"
+    records = RecordFile(stored / "records.jsonl").read().values()
+    tables = lay_out("folder", tuple(ROWS), list(records))
+    assert "\n".join(map(to_markdown, tables)) == (stored / "table.md").read_text()
+
+
+def test_jobs_of_the_stored_folder_are_planned(monkeypatch):
+    stored = Path(__file__).parent.parent / "results" / "table3-audiomnist"
+    found = RecordFile(stored / "records.jsonl").read()
+    names = ("on_bad_file", "by", "split_seed", "files")
+    facts = {name: next(iter(found.values()))["settings"][name] for name in names}
+    monkeypatch.setattr(table3, "identity", lambda *_: facts)
+    plan = table3.EXPERIMENT.plan(Choice(datasets=("folder",)))
+    assert set(found) <= {job.identity for group in plan for job in group}

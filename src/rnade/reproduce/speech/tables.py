@@ -17,8 +17,8 @@ from rnade.typing import Array
 
 WORDS = read_plan("speech")["tables"]
 DATASETS: dict[str, str] = read_plan("speech")["datasets"]
-# Splits that a row must have to be compared, where others have them: a run that was stopped leaves
-# rows with fewer.
+# Splits that a row must have to be compared, where others have them, and rows for a test between
+# them: a run that was stopped leaves rows with fewer.
 ENOUGH_SPLITS = 3
 # A row's record for each split, by model.
 Chosen = Mapping[str, Mapping[int, Record]]
@@ -94,8 +94,9 @@ def _figures(dataset: str, chosen: Chosen) -> ResultTable:
     is_timit, splits, words = dataset == "timit", common_splits(chosen), WORDS["figures"]
     several = len(splits) > 1
     tests = {m: means(folds, "test", splits) for m, folds in chosen.items() if folds}
-    # Of one split the highest, since one figure each is no matter for a test.
-    bold = best_group(tests) if several else {*sorted(tests, key=lambda m: -tests[m].mean())[:1]}
+    # Of few splits the highest: from two figures each, a test tells hardly anything apart.
+    tested = len(splits) >= ENOUGH_SPLITS
+    bold = best_group(tests) if tested else {*sorted(tests, key=lambda m: -tests[m].mean())[:1]}
     lines: Lines = {ROWS[model].label: [] for model in chosen}
     for model, folds in chosen.items():
         line, paper = lines[ROWS[model].label], _published(model)
@@ -118,7 +119,7 @@ def _figures(dataset: str, chosen: Chosen) -> ResultTable:
         words["columns"][: 2 if is_timit else 3],
         over=words["over"][over].format(n=len(splits)),
         meant=words["meant"]["timit" if is_timit else "others"],
-        tested=words["tested"][over],
+        tested=words["tested"]["splits" if tested else "few"],
         left_out=_left_out(chosen),
     )
 
