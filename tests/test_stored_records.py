@@ -17,7 +17,7 @@ from tests.test_reproduce import RESULTS
 PLANS = {
     "binary": (36, 36, "c57325af410c831e", 18, "3d3cbcd39125acc5"),
     "table1": (600, 550, "57a89e3b6e1a5070", 72, "38014d29b941a9c4"),
-    "table2": (31, 30, "9656eb0b535bfe26", 31, "feeed94c3bcf11be"),
+    "table2": (31, 30, "9656eb0b535bfe26", 31, "8880a875fffc48b3"),
     "table3": (100, 83, "34bf5084c80781ae", 12, "4020b9ca281beea0"),
     "table3-variants": (55, 20, "70b7ec04e735a000", 11, "d6dece41e694ff3a"),
     "figure1": (1, 1, "9461190281b2d5f7", 1, "387a9ccd8af7319f"),
