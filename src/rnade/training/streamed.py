@@ -79,36 +79,35 @@ class AbstractStreamedRows(AbstractMinibatches):
             self._begin_at(self._after(self._used))
             self._size = size
         x = self._ahead[self._used : self._used + n]
-        self._used += len(x)
-        if len(x) < n:
-            self._used = n - len(x)
-            self._draw_ahead(max(self._used, self._rows_ahead // size))
-            more = self._ahead[: self._used]
-            x = torch.cat([x, more]) if len(x) else more
-        return Batch(x)
+        missing = n - len(x)
+        if not missing:
+            self._used += n
+            return Batch(x)
+        self._draw_ahead(max(missing, self._rows_ahead // size))
+        self._used = missing
+        more = self._ahead[:missing]
+        return Batch(torch.cat([x, more]) if len(x) else more)
 
     def _after(self, n: int) -> list[int]:
         """Rows of each shard drawn after n minibatches of those drawn ahead."""
-        return [b + n * len(r) for b, r in zip(self._before, self._parts(), strict=True)]
+        return [b + n * rows for b, rows in zip(self._before, self._rows_each(), strict=True)]
 
-    def _parts(self) -> list[range]:
-        """Which rows of a minibatch are of each shard."""
+    def _rows_each(self) -> list[int]:
+        """Rows of a minibatch that are of each shard."""
         S, size = len(self._shards), self._size
-        return [range(s * size // S, (s + 1) * size // S) for s in range(S)]
+        return [(s + 1) * size // S - s * size // S for s in range(S)]
 
     def _draw_ahead(self, n: int) -> None:
-        self._before = self._drawn
         drawn: list[Drawn] = []
-        for s, (shard, before, rows) in enumerate(
-            zip(self._shards, self._before, self._parts(), strict=True)
-        ):
+        of_each = zip(self._shards, self._drawn, self._rows_each(), strict=True)
+        for s, (shard, before, rows) in enumerate(of_each):
             if not rows or s % parallel.size() != parallel.rank():
                 continue
             if shard.drawn != before:
                 shard.seek(before)
-            taken = shard.take(n * len(rows)).reshape(n, len(rows), -1)
-            drawn.append(Drawn(taken, shard, before))
-        self._ahead = self._finished(drawn)
+            drawn.append(Drawn(shard.take(n * rows).reshape(n, rows, -1), shard, before))
+        # Only now, when nothing can fail any more.
+        self._ahead, self._before = self._finished(drawn), self._drawn
         self._drawn = self._after(n)
 
     @abc.abstractmethod
