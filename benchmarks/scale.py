@@ -98,7 +98,8 @@ TRAIN = f"""
         streaming.IN_MEMORY = 10**9
     with parallel.ranks():
         model = RNADE(
-            ensemble=None if ensemble == "one" else "auto", questions=False, random_state=0,
+            ensemble=None if ensemble == "one" else "auto", effort="fast", questions=False,
+            random_state=0,
             batch_size=int(batch), batches_per_epoch=int(updates) // 4, epochs=5, patience=99,
             memory="{MEMORY}" if how == "stream" else "64GB",
         ).fit(paths)

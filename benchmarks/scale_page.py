@@ -54,7 +54,7 @@ def from_both(label: str, rows: list[Row], **wanted: object) -> list[str]:
 def training() -> str:
     """Rows trained per second, from memory and from files."""
     rows = record()["training"]["rows"]
-    labels = {"one": "one model", "average": "the default average"}
+    labels = {"one": "one model", "average": "the average"}
     lines = [from_both(label, rows, models=models) for models, label in labels.items()]
     table = markdown(["", "from memory", "from files", "share"], lines)
     read, survey = (rate(record()["reading"]["rows"], work=work) for work in ("read", "survey"))

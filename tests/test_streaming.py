@@ -16,7 +16,7 @@ import torch
 import rnade
 from rnade import RNADE
 from rnade.estimators import streaming
-from rnade.estimators.inputs import floats
+from rnade.estimators.inputs import floats, is_harmless
 from rnade.exceptions import CheckpointError, TableError
 from rnade.streams import Shard, deal, open_files
 from rnade.training import streamed
@@ -123,7 +123,10 @@ def test_a_fit_ends_when_nothing_is_being_read(tmp_path, monkeypatch):
     assert all(shard._ahead is None and shard._buffer is None for shard in made)
 
 
-def test_columns_of_float32_train_to_the_same_numbers_in_half_the_memory(tmp_path, monkeypatch):
+@pytest.mark.parametrize("missing", [False, True])
+def test_columns_of_float32_train_to_the_same_numbers_in_half_the_memory(
+    missing, tmp_path, monkeypatch
+):
     table, _ = correlated(20_000)
     kinds, numbers, found = set(), RNADE._numbers, []
 
@@ -133,6 +136,9 @@ def test_columns_of_float32_train_to_the_same_numbers_in_half_the_memory(tmp_pat
         return values
 
     monkeypatch.setattr(RNADE, "_numbers", noted)
+    if missing:
+        holes = pa.array(table["b"].to_numpy(), mask=np.arange(20_000) % 7 == 0)
+        table = table.set_column(1, "b", holes)
     table = table.cast(pa.schema([(name, pa.float32()) for name in "abc"]))
     for kind in (pa.float32(), pa.float64()):
         folder = tmp_path / str(kind)
@@ -144,7 +150,12 @@ def test_columns_of_float32_train_to_the_same_numbers_in_half_the_memory(tmp_pat
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
 
 
+def vanished(self, n):
+    raise TableError("The file has vanished.")
+
+
 def test_minibatches_do_not_depend_on_how_many_are_drawn_at_once(tmp_path, monkeypatch):
+    """As long as they are no more than are drawn ahead; beyond, noise falls otherwise."""
     monkeypatch.setitem(streamed.DRAWN_AHEAD, "cpu", 1100)
     files = open_files(write(tmp_path, correlated(10_000)[0]))
     width = torch.tensor([0.0, 1.0, 0.1]).double()
@@ -166,8 +177,16 @@ def test_minibatches_do_not_depend_on_how_many_are_drawn_at_once(tmp_path, monke
         drawn.append(other.draw(n, 100).x)
         again = source()
         again.restore(other.state())
+        assert all(shard._ahead is None for shard in again._shards)  # nothing is read for it
         assert torch.equal(again.draw(3, 100).x, other.fork().draw(3, 100).x)
     assert torch.equal(torch.cat(drawn), singly)
+    # A draw that fails leaves the place where it was.
+    state = other.state()
+    with monkeypatch.context() as patch:
+        patch.setattr(Shard, "take", vanished)
+        with pytest.raises(TableError):
+            other.draw(12, 100)
+    assert all(torch.equal(t, state[name]) for name, t in other.state().items())
     # Another size goes on behind the rows that were used, not behind those drawn ahead.
     rows = torch.cat([singly.reshape(-1, 3)[:, 0], one.draw(20, 101).x.reshape(-1, 3)[:, 0]])
     assert len(rows.unique()) == len(rows)
@@ -433,6 +452,15 @@ def test_columns_of_floats_become_a_matrix(kind):
         found = floats(own)
         assert found.dtype == kind.to_pandas_dtype()
         np.testing.assert_array_equal(found, np.column_stack([c.to_numpy() for c in own.columns]))
+
+
+def test_large_values_are_told_from_too_large_ones_without_a_warning():
+    for kind in (np.float32, np.float64):
+        assert is_harmless(np.full((50, 2), 1e12, kind))
+        for wrong in (1e31, np.inf, np.nan):
+            assert not is_harmless(np.array([[1.0, wrong]], kind))
+    # Its square is too large for float32: a slower look decides.
+    assert not is_harmless(np.full((50, 2), 1e25, np.float32))
 
 
 def test_only_columns_of_one_type_of_floats_do():

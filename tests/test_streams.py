@@ -107,6 +107,13 @@ def test_columns_come_in_one_order_whatever_their_order_in_the_files(tmp_path):
         assert found.equals(table.select(["b", "a"]))
 
 
+def test_columns_of_one_name_are_refused(tmp_path):
+    table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["a", "a"])
+    pq.write_table(table, tmp_path / "0.parquet")
+    with pytest.raises(TableError, match=r"0\.parquet has several columns called 'a': rename"):
+        open_files(tmp_path)
+
+
 def test_partitions_are_columns(tmp_path):
     table = make_table(2000).append_column("year", pa.array([2000, 2001] * 1000, pa.int32()))
     ds.write_dataset(

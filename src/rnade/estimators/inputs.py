@@ -129,8 +129,8 @@ def _object_values(estimator: Any, X: Any) -> Any:
 def floats(table: pa.Table) -> Array | None:
     """Give columns of one floating-point type as a matrix of it, missing cells as NaN.
 
-    None for all other tables. Arrow makes it in one go: column by column takes ten times as long,
-    and keeps other threads from running.
+    None for all other tables. Arrow makes it in one go: column by column takes several times as
+    long, and keeps other threads from running.
     """
     if not table.num_rows or set(table.schema.types) not in ({pa.float32()}, {pa.float64()}):
         return None
@@ -168,7 +168,8 @@ def _frame_values(estimator: Any, frame: nw.DataFrame[Any]) -> Array:
 def is_harmless(X: Array) -> bool:
     """Whether no value of X is missing, infinite or too large, found in one fast pass."""
     flat = X.ravel(order="K")
-    return float(np.dot(flat, flat)) < LARGEST_VALUE**2
+    with np.errstate(over="ignore"):
+        return float(np.dot(flat, flat)) < LARGEST_VALUE**2
 
 
 def _check_finite(estimator: Any, X: Array, missing: bool) -> None:

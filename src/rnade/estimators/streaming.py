@@ -267,7 +267,8 @@ class AbstractStreamingEstimator(MemoryParameters, AbstractAnyOrderEstimator):
             rows = floats(table)
             if rows is not None and is_harmless(rows):
                 return rows
-        return self._check_rows(table)
+        rows = self._check_rows(table)
+        return rows.astype(np.float32) if set(table.schema.types) == {pa.float32()} else rows
 
     def _paced(self, member: Member, n_rows: int, n_members: int) -> Recipe:
         """How long to train, and when to look at the held-out rows."""

@@ -6,6 +6,7 @@ Every error names the file, and what to do.
 import glob
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,6 +105,11 @@ class DataFiles:
                 f"{self.names[i]} has columns but no rows: remove it from the data set."
             )
         schema = schema.remove_metadata()
+        repeated = next((n for n, k in Counter(schema.names).items() if k > 1), None)
+        if repeated is not None:
+            raise TableError(
+                f"{self.names[i]} has several columns called {repeated!r}: rename all but one."
+            )
         if i == 0:
             self.schema = schema
             return

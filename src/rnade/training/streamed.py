@@ -40,8 +40,9 @@ class Drawn(NamedTuple):
 class AbstractStreamedRows(AbstractMinibatches):
     """Minibatches that take rows of each shard of a data set.
 
-    Its place is the number of rows drawn from each shard: all else follows from the shards' seeds,
-    whichever process draws which of them.
+    Minibatches are drawn many at a time. Its place is the number of rows drawn from each shard
+    before the last time, and how many minibatches of it are used: all else follows from the
+    shards' seeds, whichever process draws which of them.
 
     Parameters
     ----------
@@ -69,24 +70,28 @@ class AbstractStreamedRows(AbstractMinibatches):
         self._size = 0
         self._begin_at([0] * len(self._shards))
 
-    def _begin_at(self, drawn: Sequence[int]) -> None:
-        """Stand where so many rows of each shard were drawn, with none drawn ahead."""
-        self._before = self._drawn = list(drawn)  # before and after those drawn ahead
-        self._ahead, self._used = self._known.x[:0], 0
+    def _begin_at(self, drawn: Sequence[int], n_ahead: int = 0, used: int = 0) -> None:
+        """Stand where so many rows of each shard were drawn, and then some minibatches ahead."""
+        self._before, self._n_ahead, self._used = list(drawn), n_ahead, used
+        self._ahead: Tensor | None = None  # is read when it is needed
 
     def draw(self, n: int, size: int) -> Batch:
         if size != self._size:
             self._begin_at(self._after(self._used))
             self._size = size
+        if self._ahead is None:
+            self._ahead = self._minibatches(self._before, self._n_ahead)
         x = self._ahead[self._used : self._used + n]
         missing = n - len(x)
         if not missing:
             self._used += n
             return Batch(x)
-        self._draw_ahead(max(missing, self._rows_ahead // size))
-        self._used = missing
-        more = self._ahead[:missing]
-        return Batch(torch.cat([x, more]) if len(x) else more)
+        before, n_ahead = self._after(self._n_ahead), max(missing, self._rows_ahead // size)
+        ahead = self._minibatches(before, n_ahead)
+        # Only now, when nothing can fail any more.
+        self._begin_at(before, n_ahead, missing)
+        self._ahead = ahead
+        return Batch(torch.cat([x, ahead[:missing]]) if len(x) else ahead[:missing])
 
     def _after(self, n: int) -> list[int]:
         """Rows of each shard drawn after n minibatches of those drawn ahead."""
@@ -97,18 +102,19 @@ class AbstractStreamedRows(AbstractMinibatches):
         S, size = len(self._shards), self._size
         return [(s + 1) * size // S - s * size // S for s in range(S)]
 
-    def _draw_ahead(self, n: int) -> None:
-        drawn: list[Drawn] = []
-        of_each = zip(self._shards, self._drawn, self._rows_each(), strict=True)
+    def _minibatches(self, drawn: Sequence[int], n: int) -> Tensor:
+        """The next n minibatches where so many rows of each shard were drawn."""
+        if not n:
+            return self._known.x[:0]
+        own: list[Drawn] = []
+        of_each = zip(self._shards, drawn, self._rows_each(), strict=True)
         for s, (shard, before, rows) in enumerate(of_each):
             if not rows or s % parallel.size() != parallel.rank():
                 continue
             if shard.drawn != before:
                 shard.seek(before)
-            drawn.append(Drawn(shard.take(n * rows).reshape(n, rows, -1), shard, before))
-        # Only now, when nothing can fail any more.
-        self._ahead, self._before = self._finished(drawn), self._drawn
-        self._drawn = self._after(n)
+            own.append(Drawn(shard.take(n * rows).reshape(n, rows, -1), shard, before))
+        return self._finished(own)
 
     @abc.abstractmethod
     def _finished(self, drawn: Sequence[Drawn]) -> Tensor:
@@ -125,15 +131,12 @@ class AbstractStreamedRows(AbstractMinibatches):
 
     def state(self) -> dict[str, Tensor]:
         """Rows drawn from each shard before those drawn ahead, and how many of these are used."""
-        places = torch.tensor([self._size, len(self._ahead), self._used])
+        places = torch.tensor([self._size, self._n_ahead, self._used])
         return {"drawn": torch.tensor(self._before), "places": places}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        self._size, n, used = state["places"].tolist()
-        self._begin_at(state["drawn"].tolist())
-        if n:
-            self._draw_ahead(n)
-        self._used = used
+        self._size, n_ahead, used = state["places"].tolist()
+        self._begin_at(state["drawn"].tolist(), n_ahead, used)
 
 
 class StreamedRows(AbstractStreamedRows):
