@@ -14,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from rnade import load, parallel
 from rnade.exceptions import RankLostError
 from rnade.training.part import Part
 
+NCCL = "cpu:gloo,cuda:nccl"
 # In nats: float32's rounding, as each of some hundred updates carries it on.
 TOLERANCE = 2e-3
 
@@ -77,6 +79,27 @@ def run(n, *words, check=True):
             return done
         assert done.returncode == 0, done.stderr
         return [json.loads(path.read_text()) for path in sorted(Path(folder).iterdir())]
+
+
+@pytest.mark.parametrize(
+    ("n_gpus", "here", "gpu", "backend"),
+    [(0, 1, None, "gloo"), (1, 1, 0, "gloo"), (2, 1, 1, NCCL), (8, 1, 1, NCCL)],
+)
+def test_each_process_has_a_gpu_or_shares_one(n_gpus, here, gpu, backend, monkeypatch):
+    found = {}
+
+    def init_process_group(backend, **more):
+        found["backend"] = backend
+        raise InterruptedError
+
+    for name, value in {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "LOCAL_RANK": here}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: found.update(gpu=device))
+    monkeypatch.setattr(torch.distributed, "init_process_group", init_process_group)
+    with pytest.raises(InterruptedError), parallel.ranks():
+        pass
+    assert (found.get("gpu"), found["backend"]) == (gpu, backend)
 
 
 @pytest.fixture(scope="module")

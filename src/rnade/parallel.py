@@ -67,10 +67,12 @@ def ranks() -> Iterator[None]:
 
     started = not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1
     if started:
-        cuda = torch.cuda.is_available()
-        if cuda:
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        dist.init_process_group("nccl" if cuda else "gloo", timeout=PATIENCE)
+        here, n_gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if n_gpus:
+            torch.cuda.set_device(here % n_gpus)
+        # NCCL refuses processes that share a GPU; models may be on the CPU all the same.
+        alone = n_gpus and n_gpus >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        dist.init_process_group("cpu:gloo,cuda:nccl" if alone else "gloo", timeout=PATIENCE)
     if _together or not dist.is_initialized() or dist.get_world_size() == 1:
         yield
         return
