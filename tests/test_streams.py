@@ -110,7 +110,8 @@ def test_columns_come_in_one_order_whatever_their_order_in_the_files(tmp_path):
 def test_columns_of_one_name_are_refused(tmp_path):
     table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["a", "a"])
     pq.write_table(table, tmp_path / "0.parquet")
-    with pytest.raises(TableError, match=r"0\.parquet has several columns called 'a': rename"):
+    wrong = r"0\.parquet has more than one column called 'a': rename the duplicates\."
+    with pytest.raises(TableError, match=wrong):
         open_files(tmp_path)
 
 

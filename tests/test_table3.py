@@ -5,7 +5,6 @@ import hashlib
 import json
 import math
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,6 +38,7 @@ from rnade.serialisation import write_model
 from rnade.training import EMSettings, Recipe, fit_mixture
 from rnade.training.em.steps import steps_for
 from tests.test_data_speech import RATE, riff, sphere
+from tests.test_reproduce import RESULTS
 
 # ---------------------------------------------------------------- made-up speech
 
@@ -530,21 +530,21 @@ def test_every_setting_is_a_job_of_its_own():
 
 
 def test_the_stored_tables_are_those_of_the_records(tmp_path):
-    stored = Path(__file__).parent.parent / "results" / "table3"
+    stored = RESULTS / "table3"
     shutil.copy(stored / "records.jsonl", tmp_path)
     assert main(["reproduce", "table3", "--report-only", "--quiet", "-o", str(tmp_path)]) == 0
     assert (tmp_path / "table.md").read_text() == (stored / "table.md").read_text()
 
 
 def test_the_stored_tables_of_a_folder_are_those_of_its_records():
-    stored = Path(__file__).parent.parent / "results" / "table3-audiomnist"
+    stored = RESULTS / "table3-audiomnist"
     records = RecordFile(stored / "records.jsonl").read().values()
     tables = lay_out("folder", tuple(ROWS), list(records))
     assert "\n".join(map(to_markdown, tables)) == (stored / "table.md").read_text()
 
 
 def test_jobs_of_the_stored_folder_are_planned(monkeypatch):
-    stored = Path(__file__).parent.parent / "results" / "table3-audiomnist"
+    stored = RESULTS / "table3-audiomnist"
     found = RecordFile(stored / "records.jsonl").read()
     names = ("on_bad_file", "by", "split_seed", "files")
     facts = {name: next(iter(found.values()))["settings"][name] for name in names}

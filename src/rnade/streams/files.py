@@ -6,7 +6,6 @@ Every error names the file, and what to do.
 import glob
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from rnade.exceptions import TableError
+from rnade.tables.choice import refuse_repeated
 
 # Rows that are held out or trained on together, so that a file with few row groups has both.
 RUN_ROWS = 1024
@@ -105,11 +105,7 @@ class DataFiles:
                 f"{self.names[i]} has columns but no rows: remove it from the data set."
             )
         schema = schema.remove_metadata()
-        repeated = next((n for n, k in Counter(schema.names).items() if k > 1), None)
-        if repeated is not None:
-            raise TableError(
-                f"{self.names[i]} has several columns called {repeated!r}: rename all but one."
-            )
+        refuse_repeated(self.names[i], schema.names)
         if i == 0:
             self.schema = schema
             return
@@ -162,8 +158,8 @@ class DataFiles:
 
         The first rows, as many as `skip`, are left out.
         """
-        constants = self._files[group.file].constants
         names = self.schema.names if columns is None else columns
+        constants = {n: v for n, v in self._files[group.file].constants.items() if n in names}
         wanted = [name for name in names if name not in constants]
         seen, what = 0, f"{self.where(group)} cannot be read"
         advice = ": write the file again, or remove it from the data set"
@@ -214,7 +210,7 @@ class DataFiles:
 
 def _with_constants(table: pa.Table, constants: dict[str, Any]) -> pa.Table:
     for name, value in constants.items():
-        table = table.append_column(name, pa.array([value] * table.num_rows))
+        table = table.append_column(name, pa.repeat(value, table.num_rows))
     return table
 
 

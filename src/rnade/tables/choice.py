@@ -10,12 +10,7 @@ from rnade.tables.opening import TableFile
 
 def choose(file: TableFile, columns: Sequence[str] | None, exclude: Sequence[str]) -> list[str]:
     """Give the names of the columns to look at, in order, or say which are not there."""
-    twice = _repeated(file.names)
-    if twice:
-        raise TableError(
-            f"{file.source} has more than one column called {listed(twice)}: rename the"
-            " duplicates."
-        )
+    refuse_repeated(file.source, file.names)
     known = set(file.names)
     positions = {} if file.has_header else {str(d): n for d, n in enumerate(file.names, start=1)}
 
@@ -34,6 +29,15 @@ def choose(file: TableFile, columns: Sequence[str] | None, exclude: Sequence[str
     if not kept:
         raise TableError(f"{file.source}: no column is left to use.")
     return kept
+
+
+def refuse_repeated(source: str, names: Sequence[str]) -> None:
+    """Raise an error where columns of a file share a name."""
+    twice = _repeated(names)
+    if twice:
+        raise TableError(
+            f"{source} has more than one column called {listed(twice)}: rename the duplicates."
+        )
 
 
 def _repeated(names: Sequence[str]) -> list[str]:
