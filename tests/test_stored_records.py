@@ -19,11 +19,11 @@ PLANS = {
     "table1": (600, 550, "57a89e3b6e1a5070", 72, "38014d29b941a9c4"),
     "table2": (31, 30, "9656eb0b535bfe26", 31, "8880a875fffc48b3"),
     "table3": (100, 83, "34bf5084c80781ae", 12, "4020b9ca281beea0"),
-    "table3-variants": (55, 20, "70b7ec04e735a000", 11, "d6dece41e694ff3a"),
+    "table3-variants": (60, 25, "2f6d8a3b162b21de", 12, "eb7312e138437456"),
     "figure1": (1, 1, "9461190281b2d5f7", 1, "387a9ccd8af7319f"),
     "figure2": (3, 3, "f7c6d42b41dae9e9", 3, "9875e816891feb4d"),
     "figure3": (1, 1, "750e502d1df9daff", 1, "a5f58c969070e53a"),
-    "table1-dequantised": (400, 330, "7ef6cd3cb5fe3f42", 48, "8dbd407247d74bc4"),
+    "table1-dequantised": (400, 400, "7ef6cd3cb5fe3f42", 48, "8dbd407247d74bc4"),
     "table1-variants": (1150, 73, "bdfd51b49b3b3802", 46, "76822254f75c2f56"),
 }
 

@@ -404,19 +404,19 @@ def test_memory_stays_under_the_bound(tmp_path):
     X[:, 1:] += X[:, :-1]
     table = pa.table({f"c{d}": X[:, d] for d in range(20)})
     pq.write_table(table, tmp_path / "0.parquet", use_dictionary=False, compression="none")
-    n_files = 64
+    n_files = 51
     for i in range(1, n_files):
         os.link(tmp_path / "0.parquet", tmp_path / f"{i}.parquet")
-    assert n_files * table.nbytes >= 10 * 2**30
+    assert n_files * table.nbytes >= 10 * 840e6
     program = textwrap.dedent("""
         import resource, sys
         import torch
         def taken():
             return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        allowed = taken() + 2**30
+        allowed = taken() + 840_000_000
         resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
         from rnade import RNADE
-        model = RNADE(memory="1GB", batches_per_epoch=50, epochs=3, random_state=0)
+        model = RNADE(memory="840MB", batches_per_epoch=50, epochs=3, random_state=0)
         model.fit(sys.argv[1])
         print(model.data_["rows"])
     """)

@@ -1,5 +1,6 @@
 """Table 3 and Figure 2: splits, shrunk mixtures, residuals, tables, files, bad sound."""
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -505,6 +506,18 @@ def test_variants_change_one_thing_and_are_told_from_the_first_on_the_same_split
     assert table.cell(label, "best epoch").value == 5.0
     assert table.cell(VARIANTS["sgd"].label, "test").value is None
     assert "over 2 splits" in table.note
+
+
+@pytest.mark.parametrize("dataset", ["timit", "folder"])
+@pytest.mark.parametrize("name", [n for n, row in ROWS.items() if row.of_the_paper])
+def test_of_much_speech_the_papers_rnade_has_all_epochs(name, dataset):
+    (settings,) = ROWS[name].grid_for(dataset)
+    of_the_sample = copy.deepcopy(ROWS[name].grid_for("sample")[0])
+    if settings["model"] == "rnade":
+        recipe = Recipe(**settings["recipe"])
+        assert recipe.patience == recipe.epochs == 200
+        of_the_sample["recipe"]["patience"] = recipe.patience  # and nothing else differs
+    assert settings == of_the_sample
 
 
 def test_more_layers_are_trained(fold):
