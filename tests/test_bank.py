@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -12,12 +13,25 @@ import pytest
 import torch
 from torch import Generator
 
+from rnade.backends.cpu import threads as cpu_threads
 from rnade.batch import Batch
 from rnade.exceptions import CheckpointError
 from rnade.families import GaussianMixture
 from rnade.nn import FVBNModule, NADEModule, RNADEModule
-from rnade.training import PAPER, Bank, FreshRows, Member, Recipe, ShuffledRows, checkpoint, train
+from rnade.training import (
+    PAPER,
+    Bank,
+    FreshRows,
+    Member,
+    Recipe,
+    ShuffledRows,
+    beside,
+    checkpoint,
+    train,
+)
+from rnade.training import bank as bank_file
 from rnade.training.interrupt import interruptible
+from rnade.training.run import Run
 from tests.test_training import Normals, make_rows
 
 QUICK = Recipe(epochs=6, batches_per_epoch=8, batch_size=20, patience=None)
@@ -519,6 +533,131 @@ def test_ctrl_c_keeps_the_best_weights_so_far():
     with torch.no_grad():
         score = result.module.log_prob(rows[1].x).mean().item()
     assert score == pytest.approx(result.best_score, abs=1e-5)
+
+
+# ------------------------------------------------------------------ runs beside each other
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_kinds(**changes):
+    """Members that form four runs: of one layer, of three, of other sizes, of minibatches."""
+    sets, recipe = make_sets(2), QUICK.with_changes(**changes)
+    return [
+        make_member(sets[0], recipe=recipe),
+        make_member(sets[1], seed=1, recipe=recipe, n_layers=3),
+        make_member(sets[0], seed=2, recipe=recipe, n_hidden=9),
+        make_member(sets[1], seed=3, recipe=recipe.with_changes(batch_size=30), n_components=3),
+        make_member(sets[1], seed=4, recipe=recipe),
+    ]
+
+
+def test_runs_beside_each_other_end_as_one_after_the_other(two_threads, monkeypatch):
+    recipe = {"averaging": 0.9, "patience": 2, "epochs": 20}
+    bank, names, threads = Bank(make_kinds(**recipe)), set(), set()
+    one_epoch = Run.one_epoch
+
+    def noted(run, *given):
+        names.add(threading.current_thread().name)
+        return one_epoch(run, *given)
+
+    monkeypatch.setattr(Run, "one_epoch", noted)
+    epochs = []
+
+    def on_epoch(bank):
+        epochs.append(bank.epochs_done)
+        threads.add(threading.current_thread())
+
+    assert len(bank.parts) == 4
+    assert bank.advance(0.3)
+    assert bank.advance(on_epoch=on_epoch)
+    assert threads == {threading.main_thread()}
+    assert {name[-2:] for name in names} == {"_0", "_1"}
+    assert epochs[-1] == bank.epochs_done
+    assert torch.get_num_threads() == 2
+    monkeypatch.setattr(bank_file, "small_parts", lambda *_: [])
+    for one, other in zip(bank.results(), finished(make_kinds(**recipe)), strict=True):
+        assert_same(one, other)
+
+
+def test_runs_train_alone_where_they_are_large_or_memory_is_short(two_threads, monkeypatch):
+    parts = Bank(make_kinds()).parts
+    enough = sum(part.bytes for part in parts)
+    found = beside.small_parts(parts, enough)
+    assert {id(part) for part in found} == {id(part) for part in parts}
+    assert found[0].run.module.n_layers == 3  # the longest comes first
+    assert beside.small_parts(parts, enough - 1) == []
+    monkeypatch.setattr(beside, "FEW_PRODUCTS", found[0].run.n_torch_products)
+    assert len(beside.small_parts(parts, enough)) == 3
+    drawn = FreshRows(Normals([1.0, 1.0]), Generator().manual_seed(0))
+    monkeypatch.setattr(parts[0].run, "sources", [drawn])
+    assert parts[0] not in beside.small_parts(parts, enough)
+    monkeypatch.setattr(cpu_threads, "_mkl", lambda: None)
+    assert beside.small_parts(parts, enough) == []
+    monkeypatch.undo()
+    torch.set_num_threads(1)
+    assert beside.small_parts(parts, enough) == []
+
+
+def test_ctrl_c_ends_all_runs_that_train_beside_each_other(two_threads):
+    bank, pressed = Bank(make_kinds(epochs=500)), []
+
+    def press(bank):
+        if not pressed:
+            pressed.append(os.kill(os.getpid(), signal.SIGINT))
+
+    assert not bank.advance(on_epoch=press)
+    assert bank.interrupted
+    assert bank.epochs_left > 1000
+    assert all(math.isfinite(float(result.best_score)) for result in bank.results()[:1])
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_runs_whose_turn_never_came_are_those_of_the_start(n_threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        bank = Bank(make_kinds(epochs=500))
+        started = [[w.clone() for w in weights_of(member.module)] for member in bank.members]
+        pressed = []
+
+        def press(bank):
+            if not pressed:
+                pressed.append(os.kill(os.getpid(), signal.SIGINT))
+
+        assert not bank.advance(on_epoch=press)
+        results = bank.results()
+    finally:
+        torch.set_num_threads(before)
+    assert len(results) == len(started)
+    last = results[3]  # of the last run
+    assert last.best_epoch == 0
+    for p, q in zip(weights_of(last.module), started[3], strict=True):
+        assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("where", ["run", "caller"])
+def test_an_error_ends_all_runs_that_train_beside_each_other(two_threads, monkeypatch, where):
+    bank, one_epoch = Bank(make_kinds(epochs=500)), Run.one_epoch
+
+    def fails(*_):
+        raise OSError("no more")
+
+    def sometimes(run, *given):
+        return fails() if run.module.n_layers == 3 else one_epoch(run, *given)
+
+    if where == "run":
+        monkeypatch.setattr(Run, "one_epoch", sometimes)
+    with pytest.raises(OSError, match="no more"):
+        bank.advance(on_epoch=fails if where == "caller" else None)
+    assert bank.epochs_left > 1000
+    assert not [t for t in threading.enumerate() if "Executor" in t.name]  # none still trains
 
 
 def test_ctrl_c_twice_ends_at_once_and_signals_are_given_back():

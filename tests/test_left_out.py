@@ -13,6 +13,7 @@ import rnade.estimators.rnade as rnade_estimator
 import rnade.training.em.coarse as coarse_fits
 import rnade.training.table as table_plans
 from rnade import RNADE, Gaussian, MixtureOfGaussians, load
+from rnade.backends.cpu import threads
 from rnade.columns.partition import ColumnCells
 from rnade.nn.table import encoded
 from rnade.serialisation import read_model, write_model
@@ -285,18 +286,23 @@ def test_what_judges_measures_its_own_typical_cells():
     np.testing.assert_array_equal(again.judging.surprise(X), first.surprise(X))
 
 
-def test_ctrl_c_in_training_again_ends_the_fit(monkeypatch):
-    train, beside = RNADE._train, []
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_ctrl_c_in_training_again_ends_the_fit(monkeypatch, n_threads):
+    train, before = RNADE._train, torch.get_num_threads()
 
     def interrupted(self, training, held_out, seed, target):
         module, outcome = train(self, training, held_out, seed, target)
         return module, replace(outcome, interrupted=held_out is None)
 
     monkeypatch.setattr(RNADE, "_train", interrupted)
-    monkeypatch.setattr(RNADE, "_train_beside", lambda *_: beside.append(1))
-    model = RNADE(**QUICK | {"retrain": True}).fit(curved(60))
-    assert not beside
+    torch.set_num_threads(n_threads)
+    try:
+        model = RNADE(**QUICK | {"retrain": True, "questions": True}).fit(curved(60))
+    finally:
+        torch.set_num_threads(before)
     assert not hasattr(model, "retrain_history_")
+    # With more threads than one the network for questions was trained beside the model.
+    assert (model.questions_ is not None) == (n_threads == 2 and threads.may_split_anywhere())
 
 
 @pytest.mark.filterwarnings("ignore:.*rows are too few")

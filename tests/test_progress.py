@@ -31,8 +31,7 @@ def make_bank(done, left):
         members=[None] * 16,
         epochs_done=done,
         epochs_left=left,
-        rate=0.00123,
-        best_scores=lambda: [-123.4567, -130.0],
+        best=lambda n: (-123.4567, 0.00123),
     )
 
 

@@ -1,5 +1,6 @@
 """Progress on stderr: of training, of searches and of plans of jobs."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -113,23 +114,28 @@ def rows_bar(
 
 
 @contextmanager
-def bank_bar(description: str, *, shown: bool) -> Iterator[Callable[[Bank], None] | None]:
+def bank_bar(
+    description: str, *, shown: bool, n_told: int | None = None
+) -> Iterator[Callable[[Bank], None] | None]:
     """Give a function to call with a bank after each epoch, or None if nothing is `shown`.
 
-    One bar for all models: epochs done and to come, the best score so far, and the time left.
+    One bar for all models: epochs done and to come, the best score so far, of the first `n_told`
+    members or of all, and the time left.
     Where stderr is no terminal, rich draws the bar once, at the end.
     """
     with _bar(description, "epochs", shown=shown, compiles=True, total=None) as update:
 
         def on_epoch(bank: Bank) -> None:
-            n = len(bank.members)
+            n = n_told or len(bank.members)
             models = f" {n} models" if n > 1 else ""
+            score, rate = bank.best(n_told)
+            told = [f"best {score:.3f} nats", f"rate {rate:.2g}"]
             # Early stopping takes epochs away, so the total shrinks as training goes.
             update(
                 description=f"{description}{models}",
                 completed=bank.epochs_done,
                 total=bank.epochs_done + bank.epochs_left,
-                details=[f"best {max(bank.best_scores()):.3f} nats", f"rate {bank.rate:.2g}"],
+                details=told if math.isfinite(score) else [],
             )
 
         yield on_epoch if shown else None

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +24,8 @@ from rnade.nn.coarse import CoarseModule
 from rnade.nn.ensemble import log_average
 from rnade.nn.questions import log_densities
 from rnade.nn.table import TableDensity, encoded
-from rnade.training import Member, Outcome, diverged_error
+from rnade.training import Member, Outcome, Trained, diverged_error
+from rnade.training.beside import can_share_cores
 from rnade.training.em.coarse import fit_coarse
 from rnade.training.folds import stop_themselves
 from rnade.training.gaussians import fit_gaussians
@@ -53,6 +54,30 @@ class QuestionParameters:
     questions: bool = True
 
 
+@dataclass(eq=False)
+class Beside:
+    """The network that answers questions, as it is trained beside a model.
+
+    Attributes
+    ----------
+    columns : list of ColumnCells
+    plan : TablePlan
+    members : list of Member
+        It alone.
+    rows, held_out : Batch
+        Rows on which it trains, and those that stop it.
+    result : Trained or None
+        None until it has been trained.
+    """
+
+    columns: list[ColumnCells]
+    plan: TablePlan
+    members: list[Member]
+    rows: Batch
+    held_out: Batch
+    result: Trained | None = None
+
+
 class AbstractAnyOrderEstimator(
     QuestionParameters, AbstractNetworksEstimator, AbstractAutoregressiveEstimator
 ):
@@ -69,6 +94,7 @@ class AbstractAnyOrderEstimator(
     """
 
     questions_network_: dict[str, Any] | None = None
+    _beside: Beside | None = None  # while it is fitted
     _stream: Any = None  # the data set in files that is being fitted, if it is streamed
     score_fitted: bool
     _kept: ClassVar[tuple[str, ...]] = ("members_", "network_", "questions_network_")
@@ -213,7 +239,7 @@ class AbstractAnyOrderEstimator(
 
     # ---------------------------------------------------------------- questions to real columns
 
-    def _train_beside(
+    def _plan_beside(
         self,
         X: Array,
         weights: Array | None,
@@ -222,15 +248,37 @@ class AbstractAnyOrderEstimator(
         seed: int,
         device: torch.device,
     ) -> None:
+        # Elsewhere it would only take memory meanwhile; streamed rows are paced for each training.
+        if self._stream is None and can_share_cores(device):
+            self._beside = self._make_beside(X, weights, training, held_out, seed, device)
+
+    def _members_beside(self) -> list[Member]:
+        return [] if self._beside is None else self._beside.members
+
+    def _take_beside(self, results: list[Trained]) -> None:
+        assert self._beside is not None
+        (self._beside.result,) = results
+        self._beside.members = []
+
+    def _make_beside(
+        self,
+        X: Array,
+        weights: Array | None,
+        training: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+        seed: int,
+        device: torch.device,
+    ) -> Beside | None:
+        """The network that answers questions, ready to be trained, if there is to be one."""
         # One model, and the paper's recipe, are asked for by those who want just that.
         if self._mixed or not self.questions or self.ensemble is None or self.recipe == "paper":
-            return
+            return None
 
         def some(at: NDArray[np.int64]) -> Batch:
             w = None if weights is None else torch.as_tensor(weights[at], dtype=torch.float32)
             return Batch(torch.as_tensor(X[at]), w).map(lambda t: t.to(device))
 
-        rows = some(training)
+        rows, apart = some(training), some(held_out)
         columns = cut_smoothly(X[training], None if weights is None else weights[training])
         plan = plan_questions(len(rows.x), columns, device.type, self._effort)
         recipe = questions_recipe(plan, len(columns), self.epochs)
@@ -242,9 +290,29 @@ class AbstractAnyOrderEstimator(
             recipe,
             seed,
             device,
-            held_out=some(held_out),
+            held_out=apart,
         )
-        result = self._trained_bank(members, "questions").results()[0]
+        return Beside(columns, plan, members, rows, apart)
+
+    def _train_beside(
+        self,
+        X: Array,
+        weights: Array | None,
+        training: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+        seed: int,
+        device: torch.device,
+        *,
+        interrupted: bool,
+    ) -> None:
+        beside = self._beside
+        begun = beside is not None and beside.result is not None and beside.result.best_epoch > 0
+        if interrupted and not begun:
+            return
+        beside = beside or self._make_beside(X, weights, training, held_out, seed, device)
+        if beside is None:
+            return
+        result = beside.result or self._trained_bank(beside.members, "questions").results()[0]
         if result.diverged is not None:
             warn_caller(
                 "Training of the networks that answer questions failed; this model has none."
@@ -253,16 +321,17 @@ class AbstractAnyOrderEstimator(
             )
             return
         networks: Any = result.module
-        orders = _random_orders(len(columns), plan.n_orders, seed)
+        columns = beside.columns
+        orders = _random_orders(len(columns), beside.plan.n_orders, seed)
         own, apart = (
             b._replace(x=encoded(columns, b.x.cpu().numpy())[..., :-1].to(device))
-            for b in (rows, some(held_out))
+            for b in (beside.rows, beside.held_out)
         )
         gaussians = fit_gaussians(columns, networks, own, apart, seed)
         module = TableDensity(columns, networks, orders, gaussians=gaussians).to(device)
         self.questions_ = module.double().requires_grad_(False)
         n_gaussians = 0 if gaussians is None else gaussians.n_components
-        self.questions_network_ = plan.settings() | {"n_gaussians": n_gaussians}
+        self.questions_network_ = beside.plan.settings() | {"n_gaussians": n_gaussians}
 
     # ---------------------------------------------------------------- asking
 

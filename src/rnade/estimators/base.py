@@ -107,11 +107,16 @@ class AbstractTrainedEstimator(TrainingParameters, AbstractDensityEstimator):
         """Members with the sources of their minibatches; those of a streamed data set differ."""
         return list(members)
 
-    def _trained_bank(self, members: Sequence[Member], stage: str = "train") -> Bank:
-        """Train members as a bank, with a bar and checkpoints of their own in each stage."""
+    def _trained_bank(
+        self, members: Sequence[Member], stage: str = "train", n_told: int | None = None
+    ) -> Bank:
+        """Train members as a bank, with a bar and checkpoints of their own in each stage.
+
+        The bar tells how good the first `n_told` are, by default all.
+        """
         folder = None if self.checkpoint is None else Path(self.checkpoint) / stage
         bank = Bank(self._fed(members, stage), checkpoint=folder)
-        with bank_bar(STAGES[stage], shown=self._is_shown) as on_epoch:
+        with bank_bar(STAGES[stage], shown=self._is_shown, n_told=n_told) as on_epoch:
             bank.advance(on_epoch=on_epoch)
         if bank.interrupted:
             warn_caller(
@@ -245,13 +250,25 @@ class AbstractAutoregressiveEstimator(AutoregressiveParameters, AbstractTrainedE
             return [], False
         first = held_out is not None
         members = self.make_members(training, held_out, seed, plan, target)
-        bank = self._trained_bank(members, "train" if first else "retrain")
+        beside = self._members_beside() if first else []
+        stage, n = "train" if first else "retrain", len(members)
+        bank = self._trained_bank([*members, *beside], stage, n_told=n)
         results = bank.results()
+        if beside:
+            self._take_beside(results[n:])
+        results = results[:n]
         if first:
             _check_results(results, bank.members[0].recipe)
         else:
             raise_if_diverged(results)
         return results, bank.interrupted
+
+    def _members_beside(self) -> list[Member]:
+        """What is trained in one bank with the networks, of an estimator that has such."""
+        return []
+
+    def _take_beside(self, results: list[Trained]) -> None:
+        """Keep what `_members_beside` have become."""
 
     def _dequantised(self, rows: Batch, seed: int) -> Batch:
         """Rows with the noise that training adds to rounded columns, if it does."""

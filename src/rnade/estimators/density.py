@@ -117,25 +117,29 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
 
         seed = int(rng.randint(2**31 - 1))
         began = time.perf_counter()
-        module, outcome = self._train(some(training), some(held_out), seed, target=None)
-        self.module_ = for_scoring(module)
-        self.n_rows_ = len(X)
-        self.fitted_rows_ = FittedRows.of(given, place[held_out])
-        self.__dict__.pop("origin_", None)  # of an earlier table
-        self.best_epoch_ = outcome.best_epoch
-        self.history_ = outcome.history
-        self.coarse_ = self.two_scales_ = self.judges_ = None  # of an earlier fit
-        found = np.full((3, len(given)), np.nan)
-        found[:, place] = self._calibrate(X, weights, training, held_out, seed, device)
-        self.fit_scores_, self.fit_pvalues_, self._fit_judged = found
-        for name in ("retrain_history_", "_typical"):
-            self.__dict__.pop(name, None)  # of an earlier fit
-        interrupted = outcome.interrupted
-        if self._retrains and not interrupted:
-            target = outcome.train_at_best
-            interrupted = self._train_again(X, weights, training, held_out, rows, seed, target)
-        if not interrupted:
-            self._train_beside(X, weights, training, held_out, seed, device)
+        own = X, weights, training, held_out, seed, device
+        try:
+            self._plan_beside(*own)
+            module, outcome = self._train(some(training), some(held_out), seed, target=None)
+            self.module_ = for_scoring(module)
+            self.n_rows_ = len(X)
+            self.fitted_rows_ = FittedRows.of(given, place[held_out])
+            self.__dict__.pop("origin_", None)  # of an earlier table
+            self.best_epoch_ = outcome.best_epoch
+            self.history_ = outcome.history
+            self.coarse_ = self.two_scales_ = self.judges_ = None  # of an earlier fit
+            found = np.full((3, len(given)), np.nan)
+            found[:, place] = self._calibrate(X, weights, training, held_out, seed, device)
+            self.fit_scores_, self.fit_pvalues_, self._fit_judged = found
+            for name in ("retrain_history_", "_typical"):
+                self.__dict__.pop(name, None)  # of an earlier fit
+            interrupted = outcome.interrupted
+            if self._retrains and not interrupted:
+                target = outcome.train_at_best
+                interrupted = self._train_again(X, weights, training, held_out, rows, seed, target)
+            self._train_beside(*own, interrupted=interrupted)
+        finally:
+            self._beside: Any = None
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
         return self
 
@@ -265,7 +269,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         """
         return None
 
-    def _train_beside(
+    def _plan_beside(
         self,
         X: Array,
         weights: Array | None,
@@ -274,7 +278,20 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         seed: int,
         device: torch.device,
     ) -> None:
-        """Train what an estimator has beside its module; most have nothing."""
+        """Make ready what can train at once with the module; most estimators have nothing."""
+
+    def _train_beside(
+        self,
+        X: Array,
+        weights: Array | None,
+        training: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+        seed: int,
+        device: torch.device,
+        *,
+        interrupted: bool,
+    ) -> None:
+        """Keep what was trained at once with the module, or train it now unless Ctrl-C came."""
 
     def _train_again(
         self,

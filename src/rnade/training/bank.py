@@ -1,8 +1,8 @@
 """Many models trained as one program: a grid of settings, folds, orders and seeds.
 
 Members of one shape and one kind of recipe are stacked into one module and trained by one `Run`;
-others form runs of their own, one after the other. Members are independent: each ends as it would
-have ended alone, whoever trains beside it.
+others form runs of their own, one after the other or, on a CPU, beside each other. Members are
+independent: each ends as it would have ended alone, whoever trains beside it.
 """
 
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from rnade import parallel
+from rnade.training.beside import advance_beside, small_parts
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.engines import advance_on_ray, check_engine, n_workers
 from rnade.training.member import Member, Trained
@@ -26,14 +27,14 @@ class Bank:
     members : sequence of Member
         Their modules are on one device.
     memory : int, optional
-        Bytes that a run may take; a larger one is split into several that run one after the
-        other. None for half of the device's free memory.
+        Bytes that a run may take, or several that train at the same time; a larger one is split
+        into several. None for half of the device's free memory.
     checkpoint : path, optional
         A folder of checkpoints to resume from and to write, one file a run.
     checkpoint_every : float
         Seconds between two checkpoints of a run; 0 for one each epoch.
     engine : {"local", "ray"}, optional
-        Where runs are trained: here, one after the other; or as tasks of a Ray cluster, all at
+        Where runs are trained: here; or as tasks of a Ray cluster, all at
         once, which has more of them. None for that of `bank_engine`.
 
     Attributes
@@ -61,10 +62,10 @@ class Bank:
         device = members[0].module.device
         # Processes that train together split the members in the same way.
         free = min(parallel.from_all(lambda: _free_memory(device)))
-        budget = free // 2 if memory is None else memory
+        self._memory = free // 2 if memory is None else memory
         self.parts = [
             Part(self.members, piece, f"bank-{i:03d}")
-            for i, piece in enumerate(grouped(self.members, budget, self._most))
+            for i, piece in enumerate(grouped(self.members, self._memory, self._most))
         ]
 
     @property
@@ -86,13 +87,12 @@ class Bank:
             for part in self.parts
         )
 
-    @property
-    def rate(self) -> float:
-        """Learning rate of the best member in its last update."""
-        scores = self.best_scores()
+    def best(self, n: int | None = None) -> tuple[float, float]:
+        """Best score so far among the first n members, and that one's rate in its last update."""
+        scores = self.best_scores()[:n]
         best = scores.index(max(scores))
         part = next(part for part in self.parts if best in part.first)
-        return part.run.rate_of(part.first[best])
+        return scores[best], part.run.rate_of(part.first[best])
 
     def advance(
         self,
@@ -103,7 +103,13 @@ class Bank:
         if self.engine == "ray":
             self._advance_on_ray(share, on_epoch)
             return True
-        waiting = list(self.parts)
+        together = small_parts(self.parts, self._memory)
+        for part in together:
+            self._resume(part)
+        if together and not advance_beside(together, share, self._told(on_epoch)):
+            self.interrupted = True
+            return False
+        waiting = [part for part in self.parts if part not in together]
         while waiting:
             part = waiting.pop(0)
             try:
@@ -145,7 +151,10 @@ class Bank:
         self, part: Part, share: float, on_epoch: Callable[["Bank"], None] | None
     ) -> bool:
         self._resume(part)
-        return part.advance(share, lambda: None if on_epoch is None else on_epoch(self))
+        return part.advance(share, self._told(on_epoch))
+
+    def _told(self, on_epoch: Callable[["Bank"], None] | None) -> Callable[[], None]:
+        return lambda: None if on_epoch is None else on_epoch(self)
 
     def stop(self, members: Sequence[int]) -> None:
         """Stop some members where they are; they keep their best weights."""

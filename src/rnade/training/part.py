@@ -2,11 +2,12 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rnade import parallel
 from rnade.backends.threads import threads_for
 from rnade.exceptions import RankLostError
+from rnade.nn.bank import AbstractTrainable
 from rnade.training.checkpoint import Checkpoint
 from rnade.training.interrupt import interruptible
 from rnade.training.member import Member, Trained
@@ -19,7 +20,7 @@ PARAMETER_COPIES = 8
 
 
 @contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
+def interrupts() -> Iterator[Callable[[], bool]]:
     """Ctrl-C as `interruptible` has it; one of several processes cannot end alone."""
     if parallel.size() > 1:
         yield lambda: False
@@ -61,11 +62,22 @@ class Part:
         middle = len(self.at) // 2
         return [(self.at[:middle], f"{self.name}-0"), (self.at[middle:], f"{self.name}-1")]
 
-    def advance(self, share: float, on_epoch: Callable[[], None]) -> bool:
-        """Train up to a `share` of the epochs; False if Ctrl-C ended it before."""
+    @property
+    def bytes(self) -> int:
+        """Memory that it takes, about."""
+        return _bytes_of(self.run.module)
+
+    def advance(
+        self,
+        share: float,
+        on_epoch: Callable[[], None],
+        cancelled: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Train up to a `share` of the epochs; False if it was cancelled before, by Ctrl-C."""
         run = self.run
         until = max(1, round(share * run.recipe.epochs))
-        with threads_for(run.n_torch_products), self._endings_told(), _interrupts() as cancelled:
+        given = interrupts() if cancelled is None else nullcontext(cancelled)
+        with threads_for(run.n_torch_products), self._endings_told(), given as cancelled:
             if not run.marks:
                 run.start()
                 on_epoch()
@@ -97,6 +109,8 @@ class Part:
     def results(self, wanted: Sequence[tuple[int, int]]) -> list[Trained]:
         """Some models, given as pairs of member and model, with the weights kept for them."""
         run = self.run
+        if not run.marks:
+            run.start()  # Ctrl-C ended the bank before its turn: its starting weights
         run.finish()
         at = [self.first[m] + model for m, model in wanted]
         module = run.module if at == list(range(run.module.n_models)) else run.module[at]
@@ -141,9 +155,12 @@ def _split(
 ) -> list[list[int]]:
     """Cut a group into pieces that fit the memory, of nearly equal sizes."""
     module = max((members[m].module for m in group), key=lambda module: module.n_models)
-    one = PARAMETER_COPIES * sum(p.numel() * p.element_size() for p in module.parameters())
-    most = max(1, memory // max(one, 1))
+    most = max(1, memory // max(_bytes_of(module), 1))
     most = most if limit is None else min(most, limit)
     n_pieces = -(-len(group) // most)
     cuts = [i * len(group) // n_pieces for i in range(n_pieces + 1)]
     return [list(group[low:high]) for low, high in itertools.pairwise(cuts)]
+
+
+def _bytes_of(module: AbstractTrainable) -> int:
+    return PARAMETER_COPIES * sum(p.numel() * p.element_size() for p in module.parameters())

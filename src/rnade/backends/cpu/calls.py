@@ -76,9 +76,10 @@ def address_of(function: Callable[..., None], arguments: str, dtype: np.dtype[An
     if key not in _functions:
         cfunc = collection_paused()(_numba.cfunc(signature, cache=True, **_OPTIONS))
         try:
-            _functions[key] = cfunc(function)
+            made = cfunc(function)
         except RuntimeError:  # as in `compiled`
-            _functions[key] = _numba.cfunc(signature, **_OPTIONS)(function)
+            made = _numba.cfunc(signature, **_OPTIONS)(function)
+        _functions.setdefault(key, made)  # another thread may have been quicker
     address: int = _functions[key].address
     return address
 

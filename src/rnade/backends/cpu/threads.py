@@ -80,6 +80,11 @@ def _may_split() -> bool:
     return _mkl() is not None or threading.current_thread() is threading.main_thread()
 
 
+def may_split_anywhere() -> bool:
+    """Whether BLAS can be held to one thread from threads other than the main one, too."""
+    return _mkl() is not None
+
+
 class _OneMklThread:
     """Hold MKL to one thread on the calling thread, and give it back after."""
 
@@ -150,12 +155,25 @@ class _Pool:
 
 
 _pool = _Pool()
+# Threads of callers that share the cores, each of which calls kernels.
+_sharing: list[None] = []
+
+
+@contextlib.contextmanager
+def sharing() -> Iterator[None]:
+    """Within it, kernels take a share of the cores: there are others that call them meanwhile."""
+    _sharing.append(None)
+    try:
+        yield
+    finally:
+        _sharing.pop()
 
 
 def _after_fork() -> None:
     """In a child: the parent's threads are not here, nor will its locks be released."""
     global _pool
     _pool = _Pool()
+    _sharing.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -169,7 +187,8 @@ def run(tasks: Sequence[Task], threads: int) -> None:
     that is slow to start or that another caller keeps busy. It does wait for those that have
     begun, even when it is interrupted: they write to its memory.
     """
-    helpers = min(threads, len(tasks)) - 1 if _may_split() else 0
+    share = max(1, threads // max(1, len(_sharing)))
+    helpers = min(share, len(tasks)) - 1 if _may_split() else 0
     remaining = iter(tasks)
     # A helper takes a place before it begins. The caller takes those that are left at the end:
     # whoever comes later has nothing to do, and is not waited for.
