@@ -72,6 +72,11 @@ def cpu_table(record: Record) -> str:
     return "\n".join(lines) + "\n"
 
 
+def other_cpu_table(record: Record) -> str:
+    """Times and shares on a processor of another maker."""
+    return "\n".join([_machine(record), "", *_timed(record, WORKS, "cpu")]) + "\n"
+
+
 def gpu_table(record: Record) -> str:
     """Times and shares of the GPU kernels, with the error of each precision."""
     works = ("log density", "sampling", "training step with update")
@@ -111,6 +116,7 @@ def with_tables(page: str) -> str:
     """The page's text with the tables of the stored records in their places."""
     for name, table, path in (
         ("cpu", cpu_table, RESULTS / "cpu.json"),
+        ("other cpu", other_cpu_table, RESULTS / "cpu-amd.json"),
         ("gpu", gpu_table, RESULTS / "h200.json"),
     ):
         text = table(load(path)) if path.exists() else "No record is stored yet.\n"
