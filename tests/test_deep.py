@@ -317,7 +317,7 @@ def test_kernel_products_leave_torch_settings_alone():
 def test_kernel_training_agrees_with_plain_torch(backend):
     """Value, gradient and update by kernels, on a GPU from a CUDA graph."""
     x = torch.randn(40, 3, generator=Generator().manual_seed(0))
-    recipe = MODERN.with_changes(epochs=3, batches_per_epoch=4, batch_size=10)
+    recipe = MODERN.with_changes(epochs=2, batches_per_epoch=3, batch_size=10)
 
     def trained(backend, device):
         module = make(backend=backend).to(device)

@@ -267,7 +267,7 @@ def test_starting_values_count_rows_by_their_weights(make, monkeypatch):
 
 def test_pvalues_flag_the_odd_and_spare_the_usual():
     X, fresh = make_X(2000), make_X(2000, seed=5)
-    model = RNADE(random_state=0, epochs=25, validation_fraction=0.3).fit(X)
+    model = RNADE(effort="fast", random_state=0, epochs=25, validation_fraction=0.3).fit(X)
     p = model.pvalue(fresh)
     assert (p <= 0.05).mean() == pytest.approx(0.05, abs=0.025)
     assert ((p > 0) & (p <= 1)).all()
@@ -365,15 +365,14 @@ def test_constrained_samples_stay_in_the_datas_range():
 def test_repeated_values_are_named_and_the_floor_holds():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=500), rng.integers(0, 3, size=500) * 10.0])
+    settings = {"effort": "fast", "n_hidden": 8, "epochs": 30, "learning_rate": 0.05}
     with pytest.warns(SpikeWarning, match="repeated values in column 1: .*dequantize=True"):
-        model = RNADE(n_hidden=8, epochs=30, learning_rate=0.05, random_state=0).fit(X)
+        model = RNADE(**settings, random_state=0).fit(X)
     # No component is narrower than the step of 10 allows: at most about the mass of one cell.
     step_density = math.log(math.sqrt(12) / (10 * math.sqrt(2 * math.pi)))
     assert model.log_conditionals(X)[:, 1].max() <= step_density + 1e-6
     with pytest.warns(SpikeWarning):
-        free = RNADE(
-            n_hidden=8, epochs=30, learning_rate=0.05, random_state=0, sigma_floor=0.0
-        ).fit(X)
+        free = RNADE(**settings, random_state=0, sigma_floor=0.0).fit(X)
     assert free.log_conditionals(X)[:, 1].max() > step_density + 1
 
 

@@ -481,7 +481,7 @@ def test_predictors_are_cross_validated_and_stand_in_pipelines(mixed):
 
 def test_predictors_of_arrays_take_them_with_and_without_the_column():
     X = gaussian(200).to_numpy()
-    model = RNADE(epochs=3, random_state=0).fit(X)
+    model = RNADE(effort="fast", epochs=3, random_state=0).fit(X)
     predictor = model.as_predictor("x2")
     without = np.delete(X, 1, axis=1)
     np.testing.assert_array_equal(predictor.predict(X), predictor.predict(without))

@@ -23,7 +23,7 @@ def sizes(n, seed=0):
 @pytest.fixture(scope="module")
 def answering():
     """A model of real columns with a network that answers questions."""
-    return RNADE(**QUICK, epochs=25).fit(sizes(1500))
+    return RNADE(**QUICK, effort="fast", epochs=25).fit(sizes(1500))
 
 
 @pytest.fixture(scope="module")
