@@ -6,21 +6,18 @@ Tables of correlated normal columns, one of them bent, each fitted in a fresh pr
 which have to end with the same score. Writes results/package/fits.json, and from it fits.md.
 """
 
-import json
-import subprocess
-import sys
-import textwrap
 from typing import Any
 
 from benchmarks import study
 from benchmarks.measure import OtherLoad
 from benchmarks.pages import markdown
+from benchmarks.scale import in_process
 from rnade.records import run_facts
 
 RESULTS = study.folder_of("package")
 SHAPES = [(500, 8), (2000, 5), (5000, 20), (20_000, 10)]
 
-PROGRAM = textwrap.dedent("""
+PROGRAM = """
     import json, sys, time, warnings
     import numpy as np
     from rnade import RNADE
@@ -40,14 +37,12 @@ PROGRAM = textwrap.dedent("""
         "cpu_seconds": time.process_time() - used,
         "held_out": model.held_out_score().mean,
     }))
-""")
+"""
 
 
 def fit(n: int, d: int, *, apart: bool) -> dict[str, Any]:
     """Time a fit in a fresh process."""
-    command = [sys.executable, "-c", PROGRAM, str(n), str(d), str(int(apart))]
-    done = subprocess.run(command, capture_output=True, check=True, text=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    (found,) = in_process(PROGRAM, str(n), str(d), str(int(apart)))
     return {"rows": n, "columns": d, "apart": apart, **found}
 
 

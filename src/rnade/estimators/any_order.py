@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 from rnade.batch import Batch
 from rnade.columns.partition import ColumnCells
 from rnade.estimators.base import AbstractAutoregressiveEstimator, raise_if_diverged
+from rnade.estimators.density import Split
 from rnade.estimators.networks import AbstractNetworksEstimator
 from rnade.estimators.parameters import estimator
 from rnade.estimators.scoring import Models
@@ -239,18 +240,10 @@ class AbstractAnyOrderEstimator(
 
     # ---------------------------------------------------------------- questions to real columns
 
-    def _plan_beside(
-        self,
-        X: Array,
-        weights: Array | None,
-        training: NDArray[np.int64],
-        held_out: NDArray[np.int64],
-        seed: int,
-        device: torch.device,
-    ) -> None:
+    def _plan_beside(self, split: Split) -> None:
         # Elsewhere it would only take memory meanwhile; streamed rows are paced for each training.
-        if self._stream is None and can_share_cores(device):
-            self._beside = self._make_beside(X, weights, training, held_out, seed, device)
+        if self._stream is None and can_share_cores(split.device):
+            self._beside = self._make_beside(split)
 
     def _members_beside(self) -> list[Member]:
         return [] if self._beside is None else self._beside.members
@@ -260,56 +253,39 @@ class AbstractAnyOrderEstimator(
         (self._beside.result,) = results
         self._beside.members = []
 
-    def _make_beside(
-        self,
-        X: Array,
-        weights: Array | None,
-        training: NDArray[np.int64],
-        held_out: NDArray[np.int64],
-        seed: int,
-        device: torch.device,
-    ) -> Beside | None:
+    def _make_beside(self, split: Split) -> Beside | None:
         """The network that answers questions, ready to be trained, if there is to be one."""
         # One model, and the paper's recipe, are asked for by those who want just that.
         if self._mixed or not self.questions or self.ensemble is None or self.recipe == "paper":
             return None
 
-        def some(at: NDArray[np.int64]) -> Batch:
-            w = None if weights is None else torch.as_tensor(weights[at], dtype=torch.float32)
-            return Batch(torch.as_tensor(X[at]), w).map(lambda t: t.to(device))
+        def batch(X: Array, weights: Array | None) -> Batch:
+            w = None if weights is None else torch.as_tensor(weights, dtype=torch.float32)
+            return Batch(torch.as_tensor(X), w).map(lambda t: t.to(split.device))
 
-        rows, apart = some(training), some(held_out)
-        columns = cut_smoothly(X[training], None if weights is None else weights[training])
-        plan = plan_questions(len(rows.x), columns, device.type, self._effort)
+        trained_on = split.some(split.training)
+        rows, apart = batch(*trained_on), batch(*split.some(split.held_out))
+        columns = cut_smoothly(*trained_on)
+        plan = plan_questions(len(rows.x), columns, split.device.type, self._effort)
         recipe = questions_recipe(plan, len(columns), self.epochs)
         members = table_members(
             columns,
-            X[training],
+            trained_on[0],
             rows.weights,
             plan,
             recipe,
-            seed,
-            device,
+            split.seed,
+            split.device,
             held_out=apart,
         )
         return Beside(columns, plan, members, rows, apart)
 
-    def _train_beside(
-        self,
-        X: Array,
-        weights: Array | None,
-        training: NDArray[np.int64],
-        held_out: NDArray[np.int64],
-        seed: int,
-        device: torch.device,
-        *,
-        interrupted: bool,
-    ) -> None:
+    def _train_beside(self, split: Split, *, interrupted: bool) -> None:
         beside = self._beside
         begun = beside is not None and beside.result is not None and beside.result.best_epoch > 0
         if interrupted and not begun:
             return
-        beside = beside or self._make_beside(X, weights, training, held_out, seed, device)
+        beside = beside or self._make_beside(split)
         if beside is None:
             return
         result = beside.result or self._trained_bank(beside.members, "questions").results()[0]
@@ -321,7 +297,7 @@ class AbstractAnyOrderEstimator(
             )
             return
         networks: Any = result.module
-        columns = beside.columns
+        columns, seed, device = beside.columns, split.seed, split.device
         orders = _random_orders(len(columns), beside.plan.n_orders, seed)
         own, apart = (
             b._replace(x=encoded(columns, b.x.cpu().numpy())[..., :-1].to(device))

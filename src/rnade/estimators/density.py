@@ -3,7 +3,7 @@
 import abc
 import time
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -28,6 +28,21 @@ from rnade.training.retraining import least_after_retraining, retraining_took
 from rnade.typing import Array
 
 _SECOND_FAILED = "Training again on all rows failed, so the first model was kept."
+
+
+class Split(NamedTuple):
+    """Rows of a fit, and which of them are trained on."""
+
+    X: Array
+    weights: Array | None
+    training: NDArray[np.int64]  # places of rows
+    held_out: NDArray[np.int64]
+    seed: int
+    device: torch.device
+
+    def some(self, at: NDArray[np.int64]) -> tuple[Array, Array | None]:
+        """The rows at these places, with their weights."""
+        return self.X[at], None if self.weights is None else self.weights[at]
 
 
 class AbstractDensityEstimator(AbstractConditionalsEstimator):
@@ -117,9 +132,9 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
 
         seed = int(rng.randint(2**31 - 1))
         began = time.perf_counter()
-        own = X, weights, training, held_out, seed, device
+        split = Split(X, weights, training, held_out, seed, device)
         try:
-            self._plan_beside(*own)
+            self._plan_beside(split)
             module, outcome = self._train(some(training), some(held_out), seed, target=None)
             self.module_ = for_scoring(module)
             self.n_rows_ = len(X)
@@ -129,15 +144,15 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             self.history_ = outcome.history
             self.coarse_ = self.two_scales_ = self.judges_ = None  # of an earlier fit
             found = np.full((3, len(given)), np.nan)
-            found[:, place] = self._calibrate(X, weights, training, held_out, seed, device)
+            found[:, place] = self._calibrate(split)
             self.fit_scores_, self.fit_pvalues_, self._fit_judged = found
             for name in ("retrain_history_", "_typical"):
                 self.__dict__.pop(name, None)  # of an earlier fit
             interrupted = outcome.interrupted
             if self._retrains and not interrupted:
                 target = outcome.train_at_best
-                interrupted = self._train_again(X, weights, training, held_out, rows, seed, target)
-            self._train_beside(*own, interrupted=interrupted)
+                interrupted = self._train_again(split, rows, target)
+            self._train_beside(split, interrupted=interrupted)
         finally:
             self._beside: Any = None
         self.fit_seconds_ = round(time.perf_counter() - began, 3)
@@ -178,15 +193,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         """
         return np.asarray(self._group_scores(X, models[None])[0])
 
-    def _calibrate(
-        self,
-        X: Array,
-        weights: Array | None,
-        training: NDArray[np.int64],
-        held_out: NDArray[np.int64],
-        seed: int,
-        device: torch.device,
-    ) -> Array:
+    def _calibrate(self, split: Split) -> Array:
         """Score every row by the models that left it out; keep what p-values of new rows need.
 
         Returns
@@ -195,6 +202,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
             Log densities, p-values, and the scores that these go by. NaN for rows that every model
             learned from.
         """
+        X, weights, training, held_out, seed, device = split
         w = np.ones(len(X)) if weights is None else weights
         counted = w / w[training].mean()
         folds = self._left_out(training)
@@ -216,8 +224,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         found, placed = np.full((3, len(X)), np.nan), np.concatenate(groups)
         found[0, placed] = np.concatenate(scores)
         self.coarse_ = self._fit_coarse(
-            X[training],
-            None if weights is None else weights[training],
+            *split.some(training),
             [np.flatnonzero(np.isin(training, at)) for at, _ in folds],
             seed,
             device,
@@ -269,40 +276,13 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         """
         return None
 
-    def _plan_beside(
-        self,
-        X: Array,
-        weights: Array | None,
-        training: NDArray[np.int64],
-        held_out: NDArray[np.int64],
-        seed: int,
-        device: torch.device,
-    ) -> None:
+    def _plan_beside(self, split: Split) -> None:
         """Make ready what can train at once with the module; most estimators have nothing."""
 
-    def _train_beside(
-        self,
-        X: Array,
-        weights: Array | None,
-        training: NDArray[np.int64],
-        held_out: NDArray[np.int64],
-        seed: int,
-        device: torch.device,
-        *,
-        interrupted: bool,
-    ) -> None:
+    def _train_beside(self, split: Split, *, interrupted: bool) -> None:
         """Keep what was trained at once with the module, or train it now unless Ctrl-C came."""
 
-    def _train_again(
-        self,
-        X: Array,
-        weights: Array | None,
-        training: NDArray[np.int64],
-        held_out: NDArray[np.int64],
-        rows: Batch,
-        seed: int,
-        target: Any,
-    ) -> bool:
+    def _train_again(self, split: Split, rows: Batch, target: Any) -> bool:
         """Train a fresh module on all rows; if that breaks, the one before is kept.
 
         Gives whether Ctrl-C ended it, which keeps the one before too.
@@ -310,6 +290,7 @@ class AbstractDensityEstimator(AbstractConditionalsEstimator):
         It broke if it gives all rows clearly less, by two standard errors of the held-out score,
         than the module before gives to either: the rows it was trained on, and those held out.
         """
+        X, weights, training, held_out, seed, _ = split
 
         def mean(scores: Array, at: Any = slice(None)) -> float:
             return float(np.average(scores, weights=None if weights is None else weights[at]))

@@ -34,8 +34,8 @@ class Bank:
     checkpoint_every : float
         Seconds between two checkpoints of a run; 0 for one each epoch.
     engine : {"local", "ray"}, optional
-        Where runs are trained: here; or as tasks of a Ray cluster, all at
-        once, which has more of them. None for that of `bank_engine`.
+        Where runs are trained: here; or as tasks of a Ray cluster, all at once, which has more
+        of them. None for that of `bank_engine`.
 
     Attributes
     ----------

@@ -75,14 +75,14 @@ def _scipy_blas() -> list[Any]:
     return libraries
 
 
-def _may_split() -> bool:
-    """Whether BLAS can be held to one thread from here, so that tasks may run side by side."""
-    return _mkl() is not None or threading.current_thread() is threading.main_thread()
-
-
 def may_split_anywhere() -> bool:
     """Whether BLAS can be held to one thread from threads other than the main one, too."""
     return _mkl() is not None
+
+
+def _may_split() -> bool:
+    """Whether BLAS can be held to one thread from here, so that tasks may run side by side."""
+    return may_split_anywhere() or threading.current_thread() is threading.main_thread()
 
 
 class _OneMklThread:
